@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kit.commands import ENVIRONMENT, Response, request, run_command
+from kit.commands import ENVIRONMENT, Response, command_line, request, run_command
 from kit.waiting import PATIENCE
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
@@ -65,7 +65,7 @@ class Containers:
         """Run a job in the background; the block must let it end."""
         path = self.folder / f"{options['service']['name']}.json"
         path.write_text(json.dumps(options))
-        command = [sys.executable, "-m", "tf_scheduler", "local", "run", str(path), "--json"]
+        command = command_line("local", "run", path, "--json")
         environment = self.environment | variables
         with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as run:
             try:

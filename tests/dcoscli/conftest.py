@@ -5,13 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from kit.commands import ENVIRONMENT
+from kit.commands import serving_dcos
 from kit.shared import Shared
 from mesos_local.cluster import LocalCluster
 from spotless import no_framework_left
@@ -87,19 +86,8 @@ def _no_framework_left(shared_cluster: Shared[LocalCluster], request: pytest.Fix
 @pytest.fixture(scope="module")
 def url(shared_cluster: Shared[LocalCluster], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where `scripts/local-dcos` answers, as long as the module's tests run."""
-    command = [sys.executable, "-m", "dcos.serve", "--dir", str(shared_cluster.take().directory)]
-    log = tmp_path_factory.mktemp("serve") / "stderr"
-    with log.open("w") as errors:
-        process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=errors, text=True)
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        if not line:
-            pytest.fail(log.read_text())
-        yield line.rpartition(" ")[2].strip()
-    finally:
-        process.terminate()
-        process.communicate(timeout=_PATIENCE)
+    with serving_dcos(shared_cluster.take(), errors=tmp_path_factory.mktemp("serve") / "stderr") as url:
+        yield url
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ import http.client
 import json
 import os
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kit.commands import ENVIRONMENT
+from kit.commands import serving_dcos
 from kit.network import network_namespace
 from kit.waiting import wait_until
 from mesos_local.agents import AgentSpec
@@ -96,19 +95,12 @@ def dcos(dcos_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     agents = [AgentSpec("small", "cpus:0.1;mem:32;disk:10")]
     # Without a name server the master cannot look up its own name.
     flags = {"hostname": MASTER}
-    with network_namespace(MASTER, OTHER), ClusterAtMaster(agents, master_flags=flags) as cluster:
-        command = [sys.executable, "-m", "dcos.serve", "--dir", str(cluster.directory)]
-        with (home / "stderr").open("w") as errors:
-            variables = {**ENVIRONMENT, "LOCAL_DCOS_HOST": MASTER}
-            process = subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=errors, text=True)
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            assert line, (home / "stderr").read_text()
-            yield DcOs(dcos_program, line.rpartition(" ")[2].strip(), cluster, home)
-        finally:
-            process.terminate()
-            process.communicate(timeout=PATIENCE)
+    with (
+        network_namespace(MASTER, OTHER),
+        ClusterAtMaster(agents, master_flags=flags) as cluster,
+        serving_dcos(cluster, errors=home / "stderr", LOCAL_DCOS_HOST=MASTER) as url,
+    ):
+        yield DcOs(dcos_program, url, cluster, home)
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from kit.commands import ENVIRONMENT, run_command
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -110,9 +112,8 @@ def train_on_mesos(tmp_path: Path) -> Callable[[Path], Training]:
     """Run an options file to its success on a cluster of its own."""
 
     def train(options: Path) -> Training:
-        command = [sys.executable, "-m", "tf_scheduler", "local", "run", "--json", options]
-        environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
-        ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500, check=False)
+        environment = ENVIRONMENT | {"XDG_STATE_HOME": str(tmp_path)}
+        ended = run_command("local", "run", "--json", options, env=environment, timeout=500)
         assert ended.returncode == 0, ended.stdout + ended.stderr
         training = Training(json.loads(ended.stdout), tmp_path)
         assert "succeeded" == training.result["state"]

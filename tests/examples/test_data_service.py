@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from kit.commands import command_line
 from kit.waiting import wait_until
 from mesos_local.host import read_stat
 from tf_scheduler.history.database import RunDatabase
@@ -58,7 +58,7 @@ class Run:
         }
         (folder / "read.py").write_text(READER)
         (folder / "options.json").write_text(json.dumps(document))
-        command = [sys.executable, "-m", "tf_scheduler", "local", "run", "--json", str(folder / "options.json")]
+        command = command_line("local", "run", "--json", folder / "options.json")
         environment = {**os.environ, "XDG_STATE_HOME": str(folder), "TF_CPP_MIN_LOG_LEVEL": "2"}
         self._process = stack.enter_context(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE))
         stack.callback(self._process.terminate)
@@ -71,12 +71,6 @@ class Run:
         assert parent is not None
         os.kill(parent.parent if executor else program, signal.SIGKILL)
         (self._folder / f"go-{element}").touch()
-
-    def move_at(self, element: int, task: str) -> None:
-        """Let an operator move a task to another agent, at an element of the reader."""
-        self._await(element)
-        command = [sys.executable, "-m", "tf_scheduler", "pod", "replace", task, "--yes"]
-        subprocess.run(command, env={**os.environ, "XDG_STATE_HOME": str(self._folder)}, check=True)
 
     def go(self) -> None:
         """Let the reader go on at each element."""

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from jobs import PATIENCE, options, wait_for
-from kit.commands import ENVIRONMENT
+from kit.commands import ENVIRONMENT, run_command
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
 from mesos_local.cluster import LocalCluster
 
@@ -63,8 +63,7 @@ def start(local_cluster: LocalCluster, tmp_path: Path) -> Iterator[tuple[Callabl
 
 
 def stored(state: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "tf_scheduler", "state", "show", state, "--service", "small", "--json"]
-    document: dict[str, Any] = json.loads(subprocess.check_output(command, env=ENVIRONMENT))
+    document: dict[str, Any] = json.loads(run_command("state", "show", state, "--service", "small", "--json").stdout)
     return document
 
 

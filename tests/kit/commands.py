@@ -9,11 +9,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mesos_local.cluster import LocalCluster
 from mesos_local.host import ProcessId, free_ports
 from tf_scheduler.zipapp_builder import build_bundle
 
@@ -25,11 +26,45 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "NO_COLOR":
 SMALL = {"cpus": 0.1, "mem": 64, "disk": 0}
 
 
+def command_line(*arguments: object) -> list[str]:
+    """Return program and arguments of `dcos-tensorflow ARGUMENTS`."""
+    return [sys.executable, "-m", "tf_scheduler", *map(str, arguments)]
+
+
 def run_command(*arguments: object, **settings: Any) -> subprocess.CompletedProcess[str]:
     """Run `dcos-tensorflow ARGUMENTS` to its end, without standard input."""
-    command = [sys.executable, "-m", "tf_scheduler", *map(str, arguments)]
     defaults: dict[str, Any] = {"env": ENVIRONMENT, "stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
-    return subprocess.run(command, check=False, **{**defaults, "timeout": PATIENCE, **settings})
+    return subprocess.run(command_line(*arguments), check=False, **{**defaults, "timeout": PATIENCE, **settings})
+
+
+@contextmanager
+def processes() -> Iterator[Callable[..., Any]]:
+    """Yield a function that starts a program with settings of Popen; kill what still runs at the end."""
+    with ExitStack() as stack:
+
+        def start(*command: object, **settings: Any) -> Any:
+            defaults: dict[str, Any] = {"stdout": subprocess.PIPE, "text": True}
+            process = subprocess.Popen([str(word) for word in command], **{**defaults, **settings})
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            return process
+
+        yield start
+
+
+@contextmanager
+def serving_dcos(cluster: LocalCluster, *, errors: Path, **variables: str) -> Iterator[str]:
+    """Serve tests/dcos for a cluster, with its errors in a file; yield its URL."""
+    command = [sys.executable, "-m", "dcos.serve", "--dir", str(cluster.directory)]
+    with errors.open("w") as log, processes() as start:
+        process = start(*command, env=ENVIRONMENT | variables, stderr=log)
+        line = process.stdout.readline()
+        assert line, errors.read_text()
+        try:
+            yield line.rpartition(" ")[2].strip()
+        finally:
+            process.terminate()
+            process.communicate(timeout=PATIENCE)
 
 
 class Response(NamedTuple):
@@ -69,7 +104,7 @@ def scheduler_environment(port: int, **variables: str) -> dict[str, str]:
 
 def start_scheduler(options: Path, environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
     """Start `scheduler run --options FILE` with its output in a file."""
-    command = [sys.executable, "-m", "tf_scheduler", "scheduler", "run", "--options", str(options)]
+    command = command_line("scheduler", "run", "--options", options)
     with log.open("ab") as stream:
         return subprocess.Popen(command, env=environment, stdout=stream, stderr=stream)
 
@@ -100,9 +135,8 @@ class SchedulerCommand:
 
     def start(self, stderr: Any = subprocess.PIPE, **variables: str) -> Any:
         """Start the command with only the variables that a scheduler needs."""
-        command = [sys.executable, "-m", "tf_scheduler", *self.arguments]
         environment = scheduler_environment(self.port, **variables)
-        process = subprocess.Popen(command, env=environment, stderr=stderr, text=True)
+        process = subprocess.Popen(command_line(*self.arguments), env=environment, stderr=stderr, text=True)
         self.processes.append(process)
         return process
 

@@ -2,46 +2,40 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from jobs import PATIENCE
-from kit.commands import ENVIRONMENT
+from kit.commands import ENVIRONMENT, command_line, processes
 from tf_scheduler.cli.main import main
 
 
 @pytest.fixture(autouse=True)
-def _own_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the runs of services that a test uninstalls out of the history of its user."""
+def state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folder for the runs and the history of the test; downloads and bundles are shared."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setitem(ENVIRONMENT, "XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "dcos-tensorflow"
 
 
 @pytest.fixture
-def home(tmp_path: Path):
-    """Environment with a state folder per test; downloads and bundles are shared."""
-    return {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "NO_COLOR": "1"}
+def without_dcos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No DC/OS is attached, and the session is not a remote one."""
+    monkeypatch.setenv("DCOS_DIR", str(tmp_path / "no-dcos"))
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
 
 
 @pytest.fixture
-def start(home):
+def start():
     """Start a command as a process, which is killed at the end of the test."""
-    processes = []
+    with processes() as start_program:
 
-    def launch(*arguments):
-        command = [sys.executable, "-m", "tf_scheduler", *map(str, arguments)]
-        process = subprocess.Popen(
-            command, env=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-        )
-        processes.append(process)
-        return process
+        def launch(*arguments, **settings):
+            settings = {"stderr": subprocess.PIPE, "start_new_session": True, **settings}
+            return start_program(*command_line(*arguments), env={**os.environ, "NO_COLOR": "1"}, **settings)
 
-    yield launch
-    for process in processes:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+        yield launch
 
 
 @pytest.fixture

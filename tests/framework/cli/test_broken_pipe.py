@@ -39,18 +39,17 @@ def test_open_stream_gets_all_output(closed) -> None:
 
 
 @pytest.mark.usefixtures("real_mesos")
-def test_job_with_closed_output_continues(tmp_path: Path, home, closed) -> None:
+def test_job_with_closed_output_continues(start, tmp_path: Path, state_folder: Path, closed) -> None:
     """For `2>&1 | head -1` or a full disk: exit code, history and result are complete."""
     command = WORKER_0.format("echo there >> $CHECKPOINT_DIR/there; exit 3")
     path = options(tmp_path, command, restart={"max_failures": 1, "backoff": 0})
-    arguments = [sys.executable, "-m", "tf_scheduler", "local", "run", path, "--report", tmp_path / "page.html"]
 
-    done = subprocess.run(arguments, env=home, stdout=closed, stderr=closed, timeout=PATIENCE, check=False)
+    process = start("local", "run", path, "--report", tmp_path / "page.html", stdout=closed, stderr=closed)
 
-    assert 1 == done.returncode
-    (record,) = RunDatabase(tmp_path / "state" / "dcos-tensorflow" / "history.db").runs()
+    assert 1 == process.wait(PATIENCE)
+    (record,) = RunDatabase(state_folder / "history.db").runs()
     assert ("failed", 1) == (record.state, record.restarts)
-    run = tmp_path / "state" / "dcos-tensorflow" / "runs" / record.id
+    run = state_folder / "runs" / record.id
     assert "there\nthere\n" == (run / "checkpoints" / "there").read_text()
     assert (run / "result.json").exists()
     assert "failed" in (tmp_path / "page.html").read_text()

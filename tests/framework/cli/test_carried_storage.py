@@ -49,7 +49,7 @@ print("finished at", int(step), flush=True)
 
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    """A server whose key is in the environment of `home`, as that of a user is."""
+    """A server whose key is in the environment, as that of a user is."""
     with run_s3_server() as server:
         monkeypatch.setenv("MY_S3_KEY", server.key)
         monkeypatch.setenv("MY_S3_SECRET", server.secret)
@@ -57,16 +57,10 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
 
 
 @pytest.fixture
-def home(s3: S3Server, home: dict[str, str]) -> dict[str, str]:
-    return {**home, "MY_S3_KEY": s3.key, "MY_S3_SECRET": s3.secret}
-
-
-@pytest.fixture
-def cluster(home: dict[str, str]) -> Iterator[LocalCluster]:
+def cluster(state_folder: Path) -> Iterator[LocalCluster]:
     """The local cluster that `local run` uses: two agents, each large enough."""
-    folder = Path(home["XDG_STATE_HOME"]) / "dcos-tensorflow" / "local"
     agents = [AgentSpec(f"agent-{number}", "cpus:4;mem:8000;disk:9000") for number in (1, 2)]
-    with LocalCluster(agents, folder, FLAGS, die_with_parent=True) as cluster:
+    with LocalCluster(agents, state_folder / "local", FLAGS, die_with_parent=True) as cluster:
         yield cluster
 
 
@@ -260,13 +254,21 @@ def holders_of(secret: str, folder: Path) -> list[str]:
     ],
 )
 def test_wrong_bucket_or_key_ends_the_job_before_its_program(
-    start: Any, home: dict[str, str], cluster: Any, s3: S3Server, tmp_path: Path, bucket: str, secret: str, message: str
+    start: Any,
+    cluster: Any,
+    s3: S3Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    bucket: str,
+    secret: str,
+    message: str,
 ) -> None:
-    home["MY_S3_SECRET"] = secret or s3.secret
+    secret = secret or s3.secret
+    monkeypatch.setenv("MY_S3_SECRET", secret)
     out, err = start("local", "run", options(tmp_path, s3, bucket)).communicate(timeout=PATIENCE)
     assert f"storage: s3://{bucket}/run: {message}" in out + err
     assert "each launch would fail in this way" in out + err
     assert len(outputs(cluster)) <= len(cluster.agents)
     assert [] == starts(cluster)
-    assert [] == holders_of(home["MY_S3_SECRET"], tmp_path)
-    assert home["MY_S3_SECRET"] not in out + err
+    assert [] == holders_of(secret, tmp_path)
+    assert secret not in out + err

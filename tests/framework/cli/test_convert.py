@@ -8,16 +8,16 @@ import pytest
 FILES = Path(__file__).resolve().parents[1] / "convert" / "files"
 
 
-def test_converted_file_is_valid(run, tmp_path: Path) -> None:
+def test_converted_file_is_valid(invoke, tmp_path: Path) -> None:
     """Warnings go to standard error, each with its path."""
     for name in ("tfjob.yaml", "tony.xml"):
         target = tmp_path / f"{name}.json"
 
-        code, out, err = run("convert", FILES / name, "-o", target)
+        code, out, err = invoke("convert", FILES / name, "-o", target)
 
         assert (0, f"wrote {target}\n") == (code, out), err
         assert "warning: service.strategy: " in err
-        assert 0 == run("options", "validate", target)[0]
+        assert 0 == invoke("options", "validate", target)[0]
 
 
 NO_TASKS = '{"apiVersion": "kubeflow.org/v1", "kind": "TFJob"}'
@@ -69,13 +69,13 @@ def test_options_without_a_program_ask_for_it(invoke, tmp_path: Path) -> None:
     assert (0, "python mnist.py") == (code, json.loads(target.read_text())["service"]["command"]), err
 
 
-def test_convert_keeps_existing_file_without_force(run, tmp_path: Path) -> None:
+def test_convert_keeps_existing_file_without_force(invoke, tmp_path: Path) -> None:
     """With --json, options and warnings are printed too."""
     target = tmp_path / "options.json"
     target.write_text("mine")
 
-    refused = run("convert", FILES / "tony.xml", "-o", target)
-    forced = run("convert", FILES / "tony.xml", "-o", target, "--force", "--json")
+    refused = invoke("convert", FILES / "tony.xml", "-o", target)
+    forced = invoke("convert", FILES / "tony.xml", "-o", target, "--force", "--json")
 
     assert (1, "") == refused[:2]
     assert "already exists" in refused[2]
@@ -84,16 +84,16 @@ def test_convert_keeps_existing_file_without_force(run, tmp_path: Path) -> None:
     assert {"path", "message"} == set(output["warnings"][0])
 
 
-def test_failed_conversion_prints_its_warnings(run, tmp_path: Path) -> None:
+def test_failed_conversion_prints_its_warnings(invoke, tmp_path: Path) -> None:
     """A skipped field is often the reason."""
     lines = (FILES / "tony.xml").read_text().splitlines()
     (tmp_path / "job.xml").write_text("\n".join(line for line in lines if "python mnist.py" not in line))
 
-    code, out, err = run("convert", tmp_path / "job.xml")
+    code, out, err = invoke("convert", tmp_path / "job.xml")
 
     assert (1, "") == (code, out)
     assert "warning: tony.wonder: omitted: unknown field" in err
     assert "add one with convert --command" in err
     command = "python mnist.py --steps 1000"
-    assert 0 == run("convert", tmp_path / "job.xml", "--command", command, "-o", tmp_path / "options.json")[0]
+    assert 0 == invoke("convert", tmp_path / "job.xml", "--command", command, "-o", tmp_path / "options.json")[0]
     assert command == json.loads((tmp_path / "options.json").read_text())["service"]["command"]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from kit.commands import command_line
 from own_runtimes import need_torch
 
 TFJOB = """
@@ -118,7 +119,7 @@ def test_converted_file_runs_without_an_edit(
     assert 0 == done[0], done[1] + done[2]
 
 
-def test_missing_program_is_named(run, tmp_path: Path) -> None:
+def test_missing_program_is_named(invoke, tmp_path: Path) -> None:
     """Without a terminal nothing is written; a missing command is the same question."""
     for file, content, what in (
         ("a.yaml", TFJOB, "names no program"),
@@ -126,7 +127,7 @@ def test_missing_program_is_named(run, tmp_path: Path) -> None:
     ):
         (tmp_path / file).write_text(content)
 
-        code, out, err = run("convert", tmp_path / file, "--local", "-o", tmp_path / "options.json")
+        code, out, err = invoke("convert", tmp_path / file, "--local", "-o", tmp_path / "options.json")
 
         assert (1, "") == (code, out)
         assert what in err
@@ -134,7 +135,7 @@ def test_missing_program_is_named(run, tmp_path: Path) -> None:
     assert not (tmp_path / "options.json").exists()
 
 
-def test_archive_without_the_named_program_is_rejected(run, tmp_path: Path) -> None:
+def test_archive_without_the_named_program_is_rejected(invoke, tmp_path: Path) -> None:
     """Instead of a job that fails later; commands name the program's path there."""
     (tmp_path / "job.yaml").write_text(PYTORCHJOB)
     for folder, code in (("src", 0), ("nothing", 1)):
@@ -143,7 +144,7 @@ def test_archive_without_the_named_program_is_rejected(run, tmp_path: Path) -> N
         (tmp_path / folder / "helper.py").write_text("")
         pack = shutil.make_archive(str(tmp_path / folder), "gztar" if folder == "src" else "zip", tmp_path / folder)
 
-        done = run("convert", tmp_path / "job.yaml", "--local", "--program", pack, "-o", tmp_path / f"{folder}.json")
+        done = invoke("convert", tmp_path / "job.yaml", "--local", "--program", pack, "-o", tmp_path / f"{folder}.json")
 
         assert code == done[0], done[2]
     assert "/opt/mnist/src/mnist.py: only in the image" in done[2]
@@ -167,7 +168,7 @@ def test_terminal_asks_for_the_program(tmp_path: Path, job: str, answers: str, e
     (tmp_path / "code" / "src").mkdir(parents=True)
     for name in ("mnist.py", "code/src/mnist.py", "code/lib.py"):
         (tmp_path / name).write_text("")
-    command = [sys.executable, "-m", "tf_scheduler", "convert", "job.yaml", "--local", "--python", "x"]
+    command = command_line("convert", "job.yaml", "--local", "--python", "x")
     master, slave = pty.openpty()
     try:
         os.write(master, answers.encode())
@@ -182,7 +183,7 @@ def test_terminal_asks_for_the_program(tmp_path: Path, job: str, answers: str, e
     assert expected == (options["service"]["job_url"], command)
 
 
-def test_folder_with_several_programs_lists_them(run, tmp_path: Path) -> None:
+def test_folder_with_several_programs_lists_them(invoke, tmp_path: Path) -> None:
     """Without a terminal; the command chooses one."""
     (tmp_path / "job.yaml").write_text(TFJOB)
     (tmp_path / "code").mkdir()
@@ -190,8 +191,8 @@ def test_folder_with_several_programs_lists_them(run, tmp_path: Path) -> None:
         (tmp_path / "code" / name).write_text("")
     words = ("convert", tmp_path / "job.yaml", "--local", "--program", tmp_path / "code", "-o", tmp_path / "o.json")
 
-    code, _, err = run(*words)
-    chosen = run(*words, "--command", "python train.py")
+    code, _, err = invoke(*words)
+    chosen = invoke(*words, "--command", "python train.py")
 
     assert 1 == code
     assert err.endswith("code: lib.py, train.py; choose one with --command 'python FILE'\n"), err
@@ -204,7 +205,7 @@ FIT = "from lib.model import strategy\nwith strategy().scope():\n    model = mak
 
 
 @pytest.mark.parametrize("form", ["folder", "zip", "gztar"])
-def test_program_decides_strategy_and_keras(run, tmp_path: Path, form: str) -> None:
+def test_program_decides_strategy_and_keras(invoke, tmp_path: Path, form: str) -> None:
     """From all files of a folder or archive; the numbers of tasks do not tell."""
     (tmp_path / "job.yaml").write_text(TFJOB.replace("PS:", "Chief:"))
     (tmp_path / "code" / "lib").mkdir(parents=True)
@@ -215,7 +216,7 @@ def test_program_decides_strategy_and_keras(run, tmp_path: Path, form: str) -> N
     target = tmp_path / "options.json"
     words = ("--program", program, "--command", "python train.py", "-o", target)
 
-    code, _, err = run("convert", tmp_path / "job.yaml", "--local", *words)
+    code, _, err = invoke("convert", tmp_path / "job.yaml", "--local", *words)
 
     assert 0 == code, err
     service = json.loads(target.read_text())["service"]
@@ -241,7 +242,9 @@ def dict_of(service):
         (PYTORCHJOB.replace("torchrun,", "torchrun, --standalone,"), "", "pytorch_ddp", "--standalone does not wait"),
     ],
 )
-def test_strategy_of_job_and_program(run, tmp_path: Path, job: str, source: str, strategy: str, warning: str) -> None:
+def test_strategy_of_job_and_program(
+    invoke, tmp_path: Path, job: str, source: str, strategy: str, warning: str
+) -> None:
     """The job decides first, then torchrun, the program, and the counts."""
     chief = "tfReplicaSpecs:\n    Chief: {replicas: 1, template: {spec: {containers: [{name: tensorflow}]}}}\n"
     (tmp_path / "job").write_text(job.replace("tfReplicaSpecs:\n", chief))
@@ -249,13 +252,13 @@ def test_strategy_of_job_and_program(run, tmp_path: Path, job: str, source: str,
     target = tmp_path / "options.json"
     words = ("--program", tmp_path / "mnist.py", "--python", sys.executable, "-o", target)
 
-    code, _, err = run("convert", tmp_path / "job", "--local", *words)
+    code, _, err = invoke("convert", tmp_path / "job", "--local", *words)
 
     assert (0, strategy) == (code, code or json.loads(target.read_text())["service"]["strategy"]), err
     assert warning in err
 
 
-def test_folder_of_a_program_with_modules_is_packed(run, tmp_path: Path) -> None:
+def test_folder_of_a_program_with_modules_is_packed(invoke, tmp_path: Path) -> None:
     """As by `try`; its modules are not missing in the interpreter."""
     (tmp_path / "job").write_text(PYTORCHJOB)
     for name, source in (("mnist.py", "import helper"), ("helper.py", "import nosuch")):
@@ -264,18 +267,18 @@ def test_folder_of_a_program_with_modules_is_packed(run, tmp_path: Path) -> None
     target = tmp_path / "options.json"
     words = ("--program", tmp_path / "code" / "mnist.py", "--python", sys.executable, "-o", target)
 
-    code, _, err = run("convert", tmp_path / "job", "--local", *words)
+    code, _, err = invoke("convert", tmp_path / "job", "--local", *words)
 
     assert (0, "code") == (code, code or json.loads(target.read_text())["service"]["job_url"]), err
     assert [f"warning: service.python: {sys.executable} does not have nosuch"] == re.findall(".*not have [^,]*", err)
 
 
-def test_image_tag_suggests_a_runtime(run, tmp_path: Path) -> None:
+def test_image_tag_suggests_a_runtime(invoke, tmp_path: Path) -> None:
     """With the command that creates it."""
     (tmp_path / "tony.xml").write_text(TONY)
     (tmp_path / "mnist.py").write_text(TENSORFLOW)
 
-    code, out, err = run(
+    code, out, err = invoke(
         "convert", tmp_path / "tony.xml", "--local", "--program", tmp_path / "mnist.py", "-o", tmp_path / "o.json"
     )
 
@@ -284,14 +287,14 @@ def test_image_tag_suggests_a_runtime(run, tmp_path: Path) -> None:
     assert "runtime:tf2.4" == json.loads((tmp_path / "o.json").read_text())["service"]["python"]
 
 
-def test_made_up_command_is_noted(run, tmp_path: Path) -> None:
+def test_made_up_command_is_noted(invoke, tmp_path: Path) -> None:
     """The entry point of an image may have flags; an own command needs no note."""
     (tmp_path / "job.yaml").write_text(TFJOB)
     (tmp_path / "mnist.py").write_text(TENSORFLOW)
     words = ("convert", tmp_path / "job.yaml", "--local", "--program", tmp_path / "mnist.py", "-o", tmp_path / "o.json")
 
-    _, _, made_up = run(*words)
-    _, _, own = run(*words, "--force", "--command", "python mnist.py --steps 1")
+    _, _, made_up = invoke(*words)
+    _, _, own = invoke(*words, "--force", "--command", "python mnist.py --steps 1")
 
     expected = (
         "no command: using `python mnist.py`; the entry point of the image may add flags: pass them with --command"
@@ -300,7 +303,7 @@ def test_made_up_command_is_noted(run, tmp_path: Path) -> None:
     assert ("none omitted: a local run stops its tasks" in made_up, "another hour" in made_up) == (True, False)
 
 
-def test_other_libraries_of_a_program_are_named(run, tmp_path: Path) -> None:
+def test_other_libraries_of_a_program_are_named(invoke, tmp_path: Path) -> None:
     """Usual ones for the runtime, others in a warning; own modules are there."""
     (tmp_path / "job.yaml").write_text(PYTORCHJOB)
     (tmp_path / "code").mkdir()
@@ -308,9 +311,9 @@ def test_other_libraries_of_a_program_are_named(run, tmp_path: Path) -> None:
     (tmp_path / "code" / "lib.py").write_text("from tensorboardX import SummaryWriter\nimport nosuch.inner\n")
     words = ("convert", tmp_path / "job.yaml", "--local", "--program", tmp_path / "code", "-o", tmp_path / "o.json")
 
-    _, out, created = run(*words)
-    _, _, own = run(*words, "--force", "--python", sys.executable)
-    unknown = run(*words, "--force", "--python", "runtime:foo")
+    _, out, created = invoke(*words)
+    _, _, own = invoke(*words, "--force", "--python", sys.executable)
+    unknown = invoke(*words, "--force", "--python", "runtime:foo")
 
     name = "torch-tensorboardX-torchvision"
     packages = "--package torch --package numpy --package tensorboardX --package torchvision"

@@ -88,29 +88,29 @@ def test_run_is_stored_drawn_compared_and_reproduced(run, tmp_path: Path, kept, 
     assert b"hush-hush" not in (tmp_path / "state" / "dcos-tensorflow" / "history.db").read_bytes()
 
 
-def test_history_needs_no_mesos(run, tmp_path: Path, kept) -> None:
+def test_history_needs_no_mesos(invoke, tmp_path: Path, kept) -> None:
     """Tables for people, a page of an old run, and what has changed since."""
-    assert "no runs recorded yet" in run("history")[1]
+    assert "no runs recorded yet" in invoke("history")[1]
     kept.save(a_run())
     then = {"python": "3.10", "sha256_gone.py": "12ab"}
     job = {"service": {"command": "python train.py", "job_url": (tmp_path / "gone.py").as_uri()}}
     kept.save(a_run(id="other", submitted=1.0, environment=then, options=job, state="failed"))
 
-    assert "mnist-1" in run("history")[1]
-    assert "worker-1, generation 1, on agent-1: failed: agent-2 was lost" in run("history", "show", "mnist")[1]
-    assert "3.10" in run("history", "compare", "last", "other")[1]
-    assert (0, "") == run("history", "compare", "last", "other", "--report", tmp_path / "both.html")[::2]
+    assert "mnist-1" in invoke("history")[1]
+    assert "worker-1, generation 1, on agent-1: failed: agent-2 was lost" in invoke("history", "show", "mnist")[1]
+    assert "3.10" in invoke("history", "compare", "last", "other")[1]
+    assert (0, "") == invoke("history", "compare", "last", "other", "--report", tmp_path / "both.html")[::2]
     assert "<h1>mnist-1 and other</h1>" in (tmp_path / "both.html").read_text()
-    code, out, err = run("history", "show", "last", "--report", tmp_path / "page.html")
+    code, out, err = invoke("history", "show", "last", "--report", tmp_path / "page.html")
     assert (0, "") == (code, err)
     assert "<h1>mnist</h1>" in (tmp_path / "page.html").read_text()
-    code, out, err = run("history", "reproduce", "other")
+    code, out, err = invoke("history", "reproduce", "other")
     assert "warning: python was 3.10; it is now 3." in err
     assert "warning: sha256_gone.py was 12ab; it is now missing, and no copy was kept" in err
     assert "python train.py" == json.loads(out)["service"]["command"]
 
 
-def test_best_of_three_runs_by_accuracy_is_first(run, kept) -> None:
+def test_best_of_three_runs_by_accuracy_is_first(invoke, kept) -> None:
     """Not the newest one, and not the one with the best last value or the lowest loss."""
     values = {"old": ((0.5, 0.97), (0.4, 0.90)), "middle": ((0.1, 0.95), (0.1, 0.95)), "new": ((0.3, 0.1), (0.3, 0.2))}
     for at, (name, points) in enumerate(values.items()):
@@ -119,68 +119,68 @@ def test_best_of_three_runs_by_accuracy_is_first(run, kept) -> None:
     kept.save(a_run(id="without", submitted=T0 + 600, curves={}))
 
     def listed(*words: str) -> list[str]:
-        return [item["id"] for item in json.loads(run("history", *words, "--json")[1])]
+        return [item["id"] for item in json.loads(invoke("history", *words, "--json")[1])]
 
     assert ["without", "new", "middle", "old"] == listed("--metric", "accuracy")
     assert ["old", "middle", "new", "without"] == listed("--metric", "accuracy", "--best")
     assert ["middle"] == listed("--best", "-n", "1")
-    _, table, _ = run("history", "--metric", "accuracy", "--best")
+    _, table, _ = invoke("history", "--metric", "accuracy", "--best")
     (first,) = (line for line in table.splitlines() if line.startswith("old"))
     assert ["0.97", "1", "lr", "0"] == first.split()[-4:]
     assert datetime.fromtimestamp(T0).strftime("%Y-%m-%d %H:%M") in first
-    code, out, err = run("history", "--metric", "acuracy")
+    code, out, err = invoke("history", "--metric", "acuracy")
     assert (1, "") == (code, out)
     assert "--metric acuracy: no run has it; known metrics: accuracy, loss" in err
 
 
-def test_runs_are_selected_by_time_and_service(run, kept) -> None:
+def test_runs_are_selected_by_time_and_service(invoke, kept) -> None:
     now = time.time()
     kept.save(a_run(id="young", service="digits", submitted=now - 100))
     kept.save(a_run(id="aged", submitted=now - 3 * 86_400))
     day = datetime.fromtimestamp(now - 2 * 86_400).strftime("%Y-%m-%d")
 
     def listed(*words: str) -> list[str]:
-        return [item["id"] for item in json.loads(run("history", *words, "--json")[1])]
+        return [item["id"] for item in json.loads(invoke("history", *words, "--json")[1])]
 
     assert ["young", "aged"] == listed("--since", "4d")
     assert ["young"] == listed("--since", "1h") == listed("--since", day) == listed("--service", "digits")
     assert [] == listed("--since", "30s")
-    code, _, err = run("history", "--since", "yesterday")
+    code, _, err = invoke("history", "--since", "yesterday")
     assert 2 == code
     assert "yesterday: must be a time such as 30m, 2h or 7d, or a date such as 2026-01-31" in err
 
 
-def test_absurd_numbers_keep_tables_narrow(run, kept) -> None:
+def test_absurd_numbers_keep_tables_narrow(invoke, kept) -> None:
     """A loss of 1e308 would be 411 characters; JSON has the exact numbers."""
     curves = {"worker-0": (a_point(3, 2**63, 1e308, speed=1e308),)}
     kept.save(a_run(curves=curves))
     kept.save(a_run(id="other", curves=curves))
 
     for words in (("history",), ("history", "show", "other"), ("history", "compare", "mnist-1", "other")):
-        code, out, err = run(*words)
+        code, out, err = invoke(*words)
         assert (0, "") == (code, err)
         assert "9.223e+18" in out
         assert "1e+308" in out
         assert 110 >= max(map(len, out.splitlines()))
-    assert 2**63 == json.loads(run("history", "show", "other", "--json")[1])["curves"]["worker-0"][0]["step"]
+    assert 2**63 == json.loads(invoke("history", "show", "other", "--json")[1])["curves"]["worker-0"][0]["step"]
 
 
-def test_results_are_rounded_for_people(run, kept) -> None:
+def test_results_are_rounded_for_people(invoke, kept) -> None:
     """The sum of speeds has digits that mean nothing; JSON has the exact numbers."""
     speed = 15.635000000000002
     kept.save(a_run(curves={"worker-0": (a_point(3, 7, 0.25, speed=speed),)}))
 
-    assert "  median_examples_per_second: 15.64\n" in run("history", "show", "last")[1]
-    assert speed == json.loads(run("history", "--json")[1])[0]["median_examples_per_second"]
+    assert "  median_examples_per_second: 15.64\n" in invoke("history", "show", "last")[1]
+    assert speed == json.loads(invoke("history", "--json")[1])[0]["median_examples_per_second"]
 
 
-def test_report_goes_to_file_or_standard_output(run, tmp_path: Path, kept) -> None:
+def test_report_goes_to_file_or_standard_output(invoke, tmp_path: Path, kept) -> None:
     """`-` is standard output; a full disk is exit code 1."""
     kept.save(a_run())
 
-    code, out, err = run("history", "show", "last", "--report", "-")
-    full = run("history", "show", "last", "--report", "/dev/full")
-    refused = run("local", "run", tmp_path / "options.json", "--report", "-")
+    code, out, err = invoke("history", "show", "last", "--report", "-")
+    full = invoke("history", "show", "last", "--report", "/dev/full")
+    refused = invoke("local", "run", tmp_path / "options.json", "--report", "-")
 
     assert (0, "") == (code, err)
     assert out.startswith("<!doctype html>")
@@ -192,7 +192,7 @@ def test_report_goes_to_file_or_standard_output(run, tmp_path: Path, kept) -> No
     assert not (Path.cwd() / "-").exists()
 
 
-def test_compare_uses_default_options(run, kept) -> None:
+def test_compare_uses_default_options(invoke, kept) -> None:
     """Added records hold changed options only; `reproduce` warns of changed defaults."""
     command = {"service": {"name": "mnist", "command": "true"}}
     full = mask_options(resolve(command))
@@ -200,9 +200,9 @@ def test_compare_uses_default_options(run, kept) -> None:
     kept.save(a_run(id="old", options=command, environment={}))
     kept.save(a_run(id="new", options=command, environment={}, resolved=then))
 
-    compared = json.loads(run("history", "compare", "old", "new", "--json")[1])
-    _, _, err = run("history", "reproduce", "new")
-    output = json.loads(run("history", "reproduce", "new", "--json")[1])
+    compared = json.loads(invoke("history", "compare", "old", "new", "--json")[1])
+    _, _, err = invoke("history", "reproduce", "new")
+    output = json.loads(invoke("history", "reproduce", "new", "--json")[1])
 
     assert [full["worker"]["count"], 7] == next(
         [item["old"], item["new"]] for item in compared["options"] if item["name"] == "worker.count"
@@ -211,7 +211,7 @@ def test_compare_uses_default_options(run, kept) -> None:
     assert ["worker.count"] == [item["name"] for item in output["defaults"]]
 
 
-def test_run_of_killed_command_is_lost(run, tmp_path: Path, kept) -> None:
+def test_run_of_killed_command_is_lost(invoke, tmp_path: Path, kept) -> None:
     """The run is stored from its start; the history shows its records and any result."""
     begun = {"state": "running", "reason": "", "launches": (), "curves": {}, "seconds": 0.0}
     me = ProcessId.of(os.getpid())
@@ -228,13 +228,13 @@ def test_run_of_killed_command_is_lost(run, tmp_path: Path, kept) -> None:
         times = {**begun, "submitted": T0 - place}
         kept.save(a_run(id=name, folder=str(tmp_path / name), process=identity, **times))
 
-    runs = {name: json.loads(run("history", "show", name, "--json")[1]) for name in folders}
+    runs = {name: json.loads(invoke("history", "show", name, "--json")[1]) for name in folders}
 
     assert {"going": "running", "gone": "lost", "over": "failed"} == {name: run["state"] for name, run in runs.items()}
     assert ([], 1, 1) == (runs["going"]["launches"], *(len(runs[name]["launches"]) for name in ("gone", "over")))
     assert "ended without a result" in runs["gone"]["reason"]
     assert ("worker-0 failed", 11.0) == (runs["over"]["reason"], runs["over"]["seconds"])
-    assert "lost" in run("history")[1]
+    assert "lost" in invoke("history")[1]
 
 
 @pytest.mark.parametrize(
@@ -244,16 +244,16 @@ def test_run_of_killed_command_is_lost(run, tmp_path: Path, kept) -> None:
         ("history show nothing", 1, "nothing: unknown run; the newest runs are mnist-1"),
     ],
 )
-def test_refused_history_names_the_remedy(run, kept, words: str, code: int, message: str) -> None:
+def test_refused_history_names_the_remedy(invoke, kept, words: str, code: int, message: str) -> None:
     """The recording of a service, or the newest runs."""
     kept.save(a_run())
 
-    ended, out, err = run(*words.split())
+    ended, out, err = invoke(*words.split())
 
     assert (code, "", True) == (ended, out, message in err), err
 
 
-def test_show_names_only_folders_with_files(run, tmp_path: Path, kept) -> None:
+def test_show_names_only_folders_with_files(invoke, tmp_path: Path, kept) -> None:
     """A lost run has no logs of its tasks; a service has no folder here."""
     for folder in ("logs", "checkpoints"):
         (tmp_path / "kept" / folder).mkdir(parents=True)
@@ -261,7 +261,7 @@ def test_show_names_only_folders_with_files(run, tmp_path: Path, kept) -> None:
     for name, folder in (("local", str(tmp_path / "kept")), ("added", "")):
         kept.save(a_run(id=name, folder=folder))
 
-    local, added = (run("history", "show", name)[1].splitlines()[1] for name in ("local", "added"))
+    local, added = (invoke("history", "show", name)[1].splitlines()[1] for name in ("local", "added"))
 
     assert local.endswith(f"; checkpoints: {tmp_path}/kept")
     assert ";" not in added

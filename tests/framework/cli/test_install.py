@@ -8,7 +8,6 @@ import signal
 import socket
 import stat
 import subprocess
-import sys
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +18,7 @@ import pytest
 
 from jobs import gone
 from kit.browser import service_at
-from kit.commands import ENVIRONMENT, SMALL, find_scheduler, request, run_command
+from kit.commands import ENVIRONMENT, SMALL, command_line, find_scheduler, processes, request, run_command
 from kit.options import WITHOUT_PROGRAM
 from kit.waiting import wait_until
 from mesos_local.host import ProcessId, find_orphans, free_ports
@@ -342,9 +341,9 @@ def test_ended_cluster_leaves_no_secrets_in_memory(tmp_path: Path, job, end) -> 
         "secret_delivery": {"directory": str(tmp_path)},
     }
     options = job("leaves", command="trap '' TERM; touch ready; while :; do sleep 1000; done", **secrets)
-    up = ["local", "up", "--foreground", "--agents", str(agents), "--dir", str(folder)]
-    command = [sys.executable, "-m", "tf_scheduler", *up]
-    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as owner:
+    with processes() as start:
+        up = command_line("local", "up", "--foreground", "--agents", agents, "--dir", folder)
+        owner = start(*up, env=ENVIRONMENT)
         try:
             while "Ctrl-C" not in owner.stdout.readline():
                 assert owner.poll() is None
@@ -361,4 +360,3 @@ def test_ended_cluster_leaves_no_secrets_in_memory(tmp_path: Path, job, end) -> 
             assert all(gone(path.parent) for path in kept)
         finally:
             run("down", "--dir", folder, "--yes")
-            owner.kill()

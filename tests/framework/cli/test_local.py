@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kit.commands import ENVIRONMENT, run_command
+from kit.commands import ENVIRONMENT, command_line, run_command
 from mesos_local.cluster import LocalCluster
 from mesos_local.host import MesosLocalError, ProcessId, find_orphans
 from mesos_local.node import is_listening
@@ -20,7 +19,6 @@ from mesos_local.record import NAME, read_record
 from tf_scheduler.cli.commands.local import MASTER_PORT
 from tf_scheduler.cli.local_run.ports import claimed_port
 
-MAIN = [sys.executable, "-m", "tf_scheduler", "local"]
 AGENT = {"hostname": "only", "resources": {"cpus": 1, "mem": 512, "ports": "[31980-31989]"}, "attributes": "rack:a"}
 EXAMPLE = Path(__file__).parents[3] / "examples" / "digits" / "options.json"
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -117,7 +115,7 @@ def test_cluster_beside_a_starting_one_has_other_ports(local: Command, folder: P
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 def test_foreground_stops_its_cluster(folder: Path, agents_file: str, number: int, code: int) -> None:
     """SIGTERM and even SIGKILL leave no process."""
-    command = [*MAIN, "up", "--foreground", "--agents", agents_file, "--dir", str(folder)]
+    command = command_line("local", "up", "--foreground", "--agents", agents_file, "--dir", folder)
     with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         while "Ctrl-C" not in process.stdout.readline():
@@ -180,7 +178,7 @@ def test_cluster_without_master_is_reported(local: Command, folder: Path, agents
 @pytest.mark.usefixtures("real_mesos")
 def test_interrupted_up_leaves_nothing(folder: Path, agents_file: str) -> None:
     """The signal comes while the nodes start."""
-    command = [*MAIN, "up", "--agents", agents_file, "--dir", str(folder)]
+    command = command_line("local", "up", "--agents", agents_file, "--dir", folder)
     with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         identity = ProcessId.of(process.pid)
         assert identity is not None

@@ -105,7 +105,7 @@ def test_infeasible_job_is_rejected_before_the_start(run, tmp_path: Path) -> Non
 _TWO_AND_GPUS = (("agent-1", "cpus:2;mem:7693"), ("agent-2", "cpus:2;mem:7693"), ("agent-3", "cpus:2;mem:7693;gpus:2"))
 
 
-def test_infeasible_job_shows_what_fits(run, tmp_path: Path) -> None:
+def test_infeasible_job_shows_what_fits(invoke, tmp_path: Path) -> None:
     """In at most ten lines, and without a start."""
     path = options(
         tmp_path,
@@ -114,7 +114,7 @@ def test_infeasible_job_shows_what_fits(run, tmp_path: Path) -> None:
         worker={"count": 50, "cpus": 1, "mem": 1024, "disk": 4096},
     )
 
-    code, out, err = run("local", "run", path, "--agents", agents(tmp_path, *_TWO_AND_GPUS))
+    code, out, err = invoke("local", "run", path, "--agents", agents(tmp_path, *_TWO_AND_GPUS))
 
     assert (1, "") == (code, out)
     assert err.endswith(
@@ -218,12 +218,12 @@ def test_missing_gpus_are_noticed(invoke, tmp_path: Path, monkeypatch: pytest.Mo
     assert present is ("notice: no GPU on this machine; agent-3 only counts them\n" not in err)
 
 
-def test_all_input_errors_are_reported_together(run, tmp_path: Path) -> None:
+def test_all_input_errors_are_reported_together(invoke, tmp_path: Path) -> None:
     """Of both files; nothing is started."""
     path = options(tmp_path, service={"comand": "x", "strategy": "sync"}, worker={"cpus": "two"})
     (tmp_path / "agents.json").write_text('[{"hostname": "a", "resource": "cpus:1"}]')
 
-    code, out, err = run("local", "run", path, "--agents", tmp_path / "agents.json")
+    code, out, err = invoke("local", "run", path, "--agents", tmp_path / "agents.json")
 
     assert (1, "") == (code, out)
     for expected in (
@@ -245,13 +245,13 @@ def test_all_input_errors_are_reported_together(run, tmp_path: Path) -> None:
         ('{"service": {"command": "x", "data": "file:///no/x"}}', "service.data: /no/x: file does not exist"),
     ],
 )
-def test_invalid_options_file_exits_with_1(run, tmp_path: Path, content: str | None, message: str) -> None:
+def test_invalid_options_file_exits_with_1(invoke, tmp_path: Path, content: str | None, message: str) -> None:
     """With a message, as JSON too, and no traceback."""
     path = tmp_path / "options.json"
     if content is not None:
         path.write_text(content)
 
-    code, out, err = run("local", "run", path, "--json")
+    code, out, err = invoke("local", "run", path, "--json")
 
     assert 1 == code
     assert message in err
@@ -322,10 +322,10 @@ def test_mistake_prints_only_what_is_wrong(
         ("", 2, "Usage: dcos-tensorflow local run"),
     ],
 )
-def test_wrong_argument_is_rejected_before_the_run(run, tmp_path: Path, words: str, code: int, message: str) -> None:
+def test_wrong_argument_is_rejected_before_the_run(invoke, tmp_path: Path, words: str, code: int, message: str) -> None:
     paths = words.replace("OPTIONS", str(options(tmp_path))).replace("FOLDER", str(tmp_path))
 
-    ended, out, err = run("local", "run", *paths.split())
+    ended, out, err = invoke("local", "run", *paths.split())
 
     assert (code, "", True) == (ended, out, message in err), err
     assert not (tmp_path / "state" / "dcos-tensorflow" / "runs").exists()

@@ -87,7 +87,7 @@ def test_second_signal_exits_and_still_stops_the_tasks(start, tmp_path: Path, ke
     wait_until(lambda: not frameworks(kept))
 
 
-def test_dead_node_ends_the_run(start, tmp_path: Path, home) -> None:
+def test_dead_node_ends_the_run(start, tmp_path: Path) -> None:
     """The cluster belongs to the run. The result names the node; the logs are kept."""
     process = start("local", "run", "-v", options(tmp_path, f"echo here; {UNTIL_KILLED}"), "--agents", one(tmp_path))
     running(process)
@@ -114,9 +114,9 @@ def test_checkpoint_dir_is_relative_to_options_file(succeed, tmp_path: Path) -> 
     assert f"  written   model (6 bytes) in CHECKPOINT_DIR, {tmp_path}/models/new" in out
 
 
-def test_report_quotes_last_error_lines_of_failed_task(run, tmp_path: Path, home) -> None:
+def test_report_quotes_last_error_lines_of_failed_task(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the secrets of the task."""
-    home["VALUE_OF_TOKEN"] = "known-to-few"
+    monkeypatch.setenv("VALUE_OF_TOKEN", "known-to-few")
     command = WORKER_0.format("echo the cause is here: $TOKEN >&2; exit 4")
     path = options(tmp_path, command, restart={"max_failures": 0})
     secrets = [{"source": "env:VALUE_OF_TOKEN", "env": "TOKEN"}]
@@ -330,9 +330,9 @@ def test_failed_fetch_is_explained(run, tmp_path: Path) -> None:
     assert re.search(r"\| .*cannot fetch http://127.0.0.1:9/train.py: .*Connection refused", out)
 
 
-def test_killed_scheduler_is_restarted_and_continues(start, tmp_path: Path, home) -> None:
+def test_killed_scheduler_is_restarted_and_continues(start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It gets only the variables of a service."""
-    home["LEAK"] = "1"
+    monkeypatch.setenv("LEAK", "1")
     process = start("local", "run", options(tmp_path, UNTIL_KILLED), "--agents", one(tmp_path), "--json")
     first = scheduler_of(tmp_path)
     variables = environment(first)

@@ -13,9 +13,9 @@ import pytest
 from jobs import WORKER_0, options
 
 
-@pytest.fixture
-def home(home, tmp_path: Path):
-    return {**home, "XDG_DATA_HOME": str(tmp_path / "data")}
+@pytest.fixture(autouse=True)
+def _own_runtimes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
 
 
 def make_wheel(path: Path, source: str) -> Path:

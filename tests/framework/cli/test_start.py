@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kit.commands import ENVIRONMENT
+from kit.commands import ENVIRONMENT, command_line
 
 FULL = Path("/dev/full")
 #: Ctrl-C, when the module named first is loaded.
@@ -80,6 +80,6 @@ def test_closed_standard_output_keeps_exit_code() -> None:
 def test_unwritten_error_keeps_exit_code(request: pytest.FixtureRequest, output: str) -> None:
     """3, no answer: a scheduler whose log is on the disk of its state exits so."""
     stream = request.getfixturevalue(output)
-    command = [sys.executable, "-m", "tf_scheduler", "--url", "http://127.0.0.1:1", "plan", "list"]
+    command = command_line("--url", "http://127.0.0.1:1", "plan", "list")
 
     assert 3 == subprocess.run(command, env=ENVIRONMENT, stdout=stream, stderr=stream, check=False).returncode

@@ -18,25 +18,28 @@ SETTINGS = ("worker.cont=4", "foo", "service.name=5")
 
 
 @pytest.fixture
-def go(home, tmp_path: Path) -> Path:
-    """Without DC/OS."""
-    home["DCOS_DIR"] = str(tmp_path / "no-dcos")
-    home.pop("SSH_CONNECTION", None)
+def go(without_dcos, tmp_path: Path) -> Path:
     return tmp_path / "go"
 
 
 @pytest.fixture
-def job(go: Path, run, tmp_path: Path):
-    """Options of a job that ends when the test says so, or at its end."""
-    yield options(tmp_path, PROGRAM.format(go=go), restart={"max_failures": 0})
+def job(go: Path, tmp_path: Path):
+    """Options of a job that ends when the test writes `go`."""
+    return options(tmp_path, PROGRAM.format(go=go), restart={"max_failures": 0})
+
+
+@pytest.fixture
+def submitted(job: Path, run):
+    """The job, which is cancelled at the end of the test."""
+    yield job
     if "small" in run("list")[1]:
         run("cancel", "small", "--yes")
 
 
 @pytest.mark.usefixtures("real_mesos")
-def test_detached_job_is_commanded_by_its_name(run, job: Path, go: Path) -> None:
+def test_detached_job_is_commanded_by_its_name(run, submitted: Path, go: Path) -> None:
     """As a job that another terminal shows."""
-    code, out, err = run("submit", job, "--detach", "--set", "worker.count=1")
+    code, out, err = run("submit", submitted, "--detach", "--set", "worker.count=1")
 
     assert 0 == code, err
     name, page = out.splitlines()
@@ -54,25 +57,25 @@ def test_detached_job_is_commanded_by_its_name(run, job: Path, go: Path) -> None
 
 
 @pytest.mark.usefixtures("real_mesos")
-def test_submit_refuses_the_name_of_a_running_job(run, job: Path, go: Path) -> None:
+def test_submit_refuses_the_name_of_a_running_job(run, submitted: Path, go: Path) -> None:
     """Commands find a detached job by its name only."""
-    assert 0 == run("submit", job, "--detach")[0]
+    assert 0 == run("submit", submitted, "--detach")[0]
 
-    code, out, err = run("submit", job, "--detach", "--json")
+    code, out, err = run("submit", submitted, "--detach", "--json")
 
     assert (1, 1) == (code, len(err.splitlines())), err
     assert "service.name: `small`: already in use by http://" in json.loads(out)["error"]["message"]
     assert "--name, or stop the service: `dcos-tensorflow cancel small`" in err
-    assert 0 == run("submit", job, "--detach", "--name", "other")[0]
+    assert 0 == run("submit", submitted, "--detach", "--name", "other")[0]
     go.write_text("0")
     assert (0, 0) == (run("wait", "small")[0], run("wait", "other")[0])
 
 
 @pytest.mark.usefixtures("real_mesos")
-def test_detached_job_survives_its_terminal(start, run, home, job: Path, go: Path) -> None:
+def test_detached_job_survives_its_terminal(start, run, state_folder, submitted: Path, go: Path) -> None:
     """All processes of the terminal get the signal, while `submit` still waits."""
-    runs = Path(home["XDG_STATE_HOME"]) / "dcos-tensorflow" / "runs"
-    submitting = start("submit", job, "--detach")
+    runs = state_folder / "runs"
+    submitting = start("submit", submitted, "--detach")
     wait_until(lambda: any(runs.glob("small-*")), "the job has not started")
     os.killpg(submitting.pid, signal.SIGKILL)
     submitting.communicate(timeout=PATIENCE)
@@ -93,9 +96,9 @@ def test_submit_follows_as_local_run(run, job: Path, go: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [("submit", "--detach"), ("submit",), ("local", "run")])
-def test_wrong_settings_are_reported_together(run, job: Path, go: Path, command: tuple[str, ...]) -> None:
+def test_wrong_settings_are_reported_together(invoke, job: Path, command: tuple[str, ...]) -> None:
     """With those of the file; nothing starts."""
-    code, out, err = run(*command, job, *(f"--set={each}" for each in SETTINGS), "--json")
+    code, out, err = invoke(*command, job, *(f"--set={each}" for each in SETTINGS), "--json")
 
     assert 1 == code
     for problem in ("worker.cont: unknown option", "--set foo: expected SECTION.OPTION", "service.name: must be text"):
@@ -103,7 +106,7 @@ def test_wrong_settings_are_reported_together(run, job: Path, go: Path, command:
         assert problem in json.loads(out)["error"]["message"]
 
 
-def test_missing_file_is_refused(run, go: Path) -> None:
+def test_missing_file_is_refused(invoke, go: Path) -> None:
     for flags in ((), ("--detach",)):
-        code, out, err = run("submit", go, *flags)
+        code, out, err = invoke("submit", go, *flags)
         assert (1, "", f"{go}: No such file or directory\n") == (code, out, err)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import urllib.request
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from dcos_command.client import ServiceClient
 from dcos_command.errors import CommandError
 from dcos_command.transport import ClusterConnection
-from kit.commands import ENVIRONMENT, SMALL, run_command
+from kit.commands import SMALL, run_command, serving_dcos
 from kit.waiting import PATIENCE, wait_until
 from mesos_local.master_api import read_status
 
@@ -34,9 +33,8 @@ class Installed:
     def __init__(self, cluster, folder, more=()) -> None:
         self.cluster, self.folder = cluster, folder
         sections = {name: {**OPTIONS.get(name, {}), **section} for name, section in dict(more).items()}
-        serve = [sys.executable, "-m", "dcos.serve", "--dir", str(cluster.directory)]
-        self.dcos = subprocess.Popen(serve, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
-        url = self.dcos.stdout.readline().rpartition(" ")[2].strip()
+        self._stack = ExitStack()
+        url = self._stack.enter_context(serving_dcos(cluster, errors=folder / "serve"))
         self.url = f"{url}/service/{NAME}"
         self.service = ServiceClient(ClusterConnection(url), NAME, timeout=PATIENCE)
         body = {"packageName": "tensorflow", "options": {**OPTIONS, **sections}}
@@ -88,10 +86,8 @@ class Installed:
 
     def uninstall(self):
         """Uninstall the service and stop the server of DC/OS."""
-        ended = self.run("uninstall", "--yes")
-        self.dcos.terminate()
-        self.dcos.communicate(timeout=PATIENCE)
-        return ended
+        with self._stack:
+            return self.run("uninstall", "--yes")
 
 
 @pytest.fixture

@@ -235,15 +235,15 @@ class SecretScheduler:
         asked = [["--url", f"http://127.0.0.1:{self.port}", *line.split()] for line in COMMANDS] + own
         outputs = {}
         for line in asked:
-            command = [sys.executable, "-m", "tf_scheduler", *line]
-            run = subprocess.run(command, env=self._environment, capture_output=True, check=False)
+            run = run_command(*line, env=self._environment)
             assert 0 == run.returncode, run.stderr
-            outputs[" ".join(line)] = run.stdout + run.stderr
+            outputs[" ".join(line)] = (run.stdout + run.stderr).encode()
         return outputs
 
-    def command(self, *words: str) -> bytes:
-        command = [sys.executable, "-m", "tf_scheduler", "--url", f"http://127.0.0.1:{self.port}", *words]
-        return subprocess.run(command, env=self._environment, capture_output=True, check=True).stdout
+    def command(self, *words: str) -> str:
+        done = run_command("--url", f"http://127.0.0.1:{self.port}", *words, env=self._environment)
+        assert 0 == done.returncode, done.stderr
+        return done.stdout
 
     def end(self) -> None:
         self.process.kill()
@@ -521,7 +521,7 @@ def test_secret_does_not_leak(cluster: LocalCluster, schedulers: list[SecretSche
     links = [place / "certs" / "key" for place in places]
     for one in schedulers:
         one.renew(SECOND)
-    assert b"Requested that worker-0 read secrets again" in schedulers[0].command("secrets", "refresh")
+    assert "Requested that worker-0 read secrets again" in schedulers[0].command("secrets", "refresh")
     renewed = f"{hashlib.sha256(SECOND.encode()).hexdigest()}  -\n"
     wait_until(
         lambda: {renewed} == {read(place / "renewed") for place in places}, "the programs do not get the new key"

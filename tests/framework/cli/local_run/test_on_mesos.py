@@ -9,7 +9,6 @@ import re
 import select
 import signal
 import subprocess
-import sys
 import time
 import urllib.request
 from contextlib import closing, suppress
@@ -31,9 +30,8 @@ PROGRAM = (
 
 
 @pytest.fixture
-def asked(succeed, home, tmp_path: Path):
+def asked(succeed, without_dcos):
     """Run a command without DC/OS, which must succeed; return its output."""
-    home["DCOS_DIR"] = str(tmp_path / "no-dcos")
     return succeed
 
 
@@ -66,14 +64,14 @@ def status_of(address, method, path, headers):
 
 
 @pytest.mark.usefixtures("real_mesos")
-def test_local_run_obeys_only_its_own_user(start, asked, home, tmp_path: Path) -> None:
+def test_local_run_obeys_only_its_own_user(start, asked, state_folder, tmp_path: Path) -> None:
     """Other users could run any program as this one. Commands find the token."""
     marker = tmp_path / "up"
     process = start("local", "run", "-v", options(tmp_path, PROGRAM.format(marker=marker)))
     wait_for(*(Path(f"{marker}.{task}") for task in ("ps-0", "worker-0", "worker-1")))
     pages = (re.search(r"^\S+ page: http://(\S+)/#token=(\S+)", line) for line in iter(process.stderr.readline, ""))
     address, token = next(filter(None, pages)).groups()
-    (file,) = Path(home["XDG_STATE_HOME"]).glob("dcos-tensorflow/runs/*/api-token")
+    (file,) = state_folder.glob("runs/*/api-token")
 
     def attack():
         headers = [{}, {"Authorization": "Bearer guess"}, {"X-TensorFlow-Token": ""}, {"Authorization": "Basic Og=="}]
@@ -96,21 +94,22 @@ def test_local_run_obeys_only_its_own_user(start, asked, home, tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("real_browser")
-def test_printed_address_opens_the_page(home, tmp_path: Path) -> None:
+def test_printed_address_opens_the_page(start, tmp_path: Path) -> None:
     """With the token of the run, as a user copies it."""
-    command = [sys.executable, "-m", "tf_scheduler", "local", "run", options(tmp_path, "exec sleep 1000")]
     ours, theirs = pty.openpty()
-    with subprocess.Popen(command, env=home, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs) as process:
-        os.close(theirs)
-        output, address = b"", None
-        while address is None:
-            output += os.read(ours, 65536)
-            address = re.search(rb"page: (http://[^\s\x1b]+)[\s\x1b]", output)
-        assert "small" == service_at(address[1].decode())
-        process.send_signal(signal.SIGINT)
-        with suppress(OSError):  # a terminal without processes
-            while os.read(ours, 65536):
-                pass
+    streams = {"stdin": subprocess.DEVNULL, "stdout": theirs, "stderr": theirs}
+    process = start("local", "run", options(tmp_path, "exec sleep 1000"), **streams)
+    os.close(theirs)
+    output, address = b"", None
+    while address is None:
+        output += os.read(ours, 65536)
+        address = re.search(rb"page: (http://[^\s\x1b]+)[\s\x1b]", output)
+    assert "small" == service_at(address[1].decode())
+    process.send_signal(signal.SIGINT)
+    with suppress(OSError):  # a terminal without processes
+        while os.read(ours, 65536):
+            pass
+    process.wait(PATIENCE)
     os.close(ours)
     assert b"#token=" in address[1]
 
@@ -154,23 +153,22 @@ def test_commands_find_local_run_without_options(start, run, asked, tmp_path: Pa
     assert "local run OPTIONS.json" in err
 
 
-@pytest.mark.usefixtures("real_mesos")
-def test_failed_run_has_a_result_and_exit_codes(start, run, home, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("real_mesos", "without_dcos")
+def test_failed_run_has_a_result_and_exit_codes(start, run, tmp_path: Path) -> None:
     """The scheduler exits with its job: `progress` shows the result of the run."""
-    home["DCOS_DIR"] = str(tmp_path / "no-dcos")
     go = tmp_path / "go"
     program = f"touch {go}.$TASK_NAME; until [ -e {go} ]; do sleep 0.1; done; exit 3"
     process = start("local", "run", options(tmp_path, program, restart={"max_failures": 0}))
     wait_for(Path(f"{go}.worker-0"), Path(f"{go}.worker-1"))
     assert (5, "no result yet\n") == run("result")[:2]
-    command, (ours, theirs) = [sys.executable, "-m", "tf_scheduler", "progress"], pty.openpty()
-    with subprocess.Popen(command, env=home, stdin=theirs, stdout=theirs, stderr=theirs) as watcher:
-        os.close(theirs)
-        seen = os.read(ours, 65536)
-        go.touch()
-        assert 1 == watcher.wait(PATIENCE)
-        while select.select([ours], [], [], 0)[0] and b"failed" not in seen:
-            seen += os.read(ours, 65536)
+    ours, theirs = pty.openpty()
+    watcher = start("progress", stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    seen = os.read(ours, 65536)
+    go.touch()
+    assert 1 == watcher.wait(PATIENCE)
+    while select.select([ours], [], [], 0)[0] and b"failed" not in seen:
+        seen += os.read(ours, 65536)
     os.close(ours)
     assert b"failed" in seen
 
@@ -180,11 +178,9 @@ def test_failed_run_has_a_result_and_exit_codes(start, run, home, tmp_path: Path
     assert (1, "failed: ") == (code, out[:8])
 
 
-@pytest.mark.usefixtures("real_mesos")
-def test_run_is_listed_awaited_and_cancelled(start, run, home, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("real_mesos", "without_dcos")
+def test_run_is_listed_awaited_and_cancelled(start, run, tmp_path: Path) -> None:
     """From another terminal; the exit codes are those of docs/reference/cli.md."""
-    home["DCOS_DIR"] = str(tmp_path / "no-dcos")
-    home.pop("SSH_CONNECTION", None)
     assert (0, "No service runs.\n") == run("list")[:2]
     assert [3, 3, 3, 3] == [run(words)[0] for words in ("status", "wait", "cancel", "open")]
     go = tmp_path / "go"
@@ -214,11 +210,10 @@ def test_run_is_listed_awaited_and_cancelled(start, run, home, tmp_path: Path) -
     assert (0, "small has already ended: stopped: SIGINT received\n") == run("cancel", "small", "--yes")[:2]
 
 
-def test_scheduler_run_by_hand_is_found_by_its_master(asked, home, local_cluster, tmp_path: Path) -> None:
+def test_scheduler_run_by_hand_is_found_by_its_master(asked, state_folder, local_cluster, tmp_path: Path) -> None:
     """It is not advertised, but the master of `local up` knows its address."""
-    state = Path(home["XDG_STATE_HOME"]) / "dcos-tensorflow"
-    state.mkdir(parents=True)
-    (state / "local").symlink_to(local_cluster.directory)
+    state_folder.mkdir(parents=True)
+    (state_folder / "local").symlink_to(local_cluster.directory)
     master = local_cluster.master.address
     scheduler = SchedulerCommand(tmp_path / "options.json", master, service={"name": "by/hand"})
     try:
@@ -232,10 +227,9 @@ def test_scheduler_run_by_hand_is_found_by_its_master(asked, home, local_cluster
             master_api.teardown(master, framework.framework_id)
 
 
-@pytest.mark.usefixtures("real_mesos")
-def test_run_ends_when_its_cluster_is_shut_down(start, run, home, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("real_mesos", "without_dcos")
+def test_run_ends_when_its_cluster_is_shut_down(start, run, tmp_path: Path) -> None:
     """`local down` names the run and asks; the run ends soon, as a failure."""
-    home["DCOS_DIR"] = str(tmp_path / "no-dcos")
     folder = ("--dir", tmp_path / "cluster")
     assert 0 == run("local", "up", *folder)[0]
     try:

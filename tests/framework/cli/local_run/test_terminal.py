@@ -10,11 +10,10 @@ import re
 import select
 import struct
 import subprocess
-import sys
 import termios
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ import pyte
 import pytest
 
 from jobs import PATIENCE
+from kit.commands import command_line
 
 pytestmark = pytest.mark.usefixtures("real_mesos")
 
@@ -78,16 +78,17 @@ def plain(picture: Iterable[str]) -> str:
 class Terminal:
     """A command on a terminal of `columns` x `rows`."""
 
-    def __init__(self, command: list[str], columns: int, rows: int, environment: dict[str, str]) -> None:
+    def __init__(self, command: list[str], columns: int, rows: int) -> None:
         self.screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self.screen)
         #: All different contents that the screen has had.
         self.pictures: list[tuple[str, ...]] = []
         self._terminal, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self.process = subprocess.Popen(
-            command, env={**environment, "TERM": "xterm-256color"}, stdin=theirs, stdout=theirs, stderr=theirs
-        )
+        environment = {**os.environ, "TERM": "xterm-256color"}
+        for name in ("NO_COLOR", "COLUMNS", "LINES"):  # xdist sets the width
+            environment.pop(name, None)
+        self.process = subprocess.Popen(command, env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
         os.close(theirs)
 
     def until(self, *texts: str) -> tuple[str, ...]:
@@ -135,25 +136,14 @@ def options_file(tmp_path: Path, gate: Path) -> Path:
     return path
 
 
-@contextmanager
-def terminal(command: list[str], columns: int, rows: int, home: dict[str, str]) -> Iterator[Terminal]:
-    own = ("NO_COLOR", "COLUMNS", "LINES")  # xdist sets the width
-    opened = Terminal(command, columns, rows, {name: value for name, value in home.items() if name not in own})
-    try:
-        yield opened
-    finally:
-        opened.close()
-
-
 def go(gate: Path, *words: str) -> None:
     for word in words:
         (gate / word).touch()
 
 
-def test_each_state_is_drawn_whole(home, gate: Path, options_file: Path) -> None:
+def test_each_state_is_drawn_whole(gate: Path, options_file: Path) -> None:
     """Each word of a job appears, and nothing is cut but output, even at 60 columns."""
-    command = [sys.executable, "-m", "tf_scheduler", "local", "run", str(options_file)]
-    with terminal(command, 60, 30, home) as shown:
+    with closing(Terminal(command_line("local", "run", options_file), 60, 30)) as shown:
         shown.until("mnist IMPORTING TensorFlow runs in 0 of 2 tasks", "worker-1 IMPORTING")
         go(gate, "serve-worker-0")
         shown.until("TensorFlow runs in 1 of 2 tasks", "worker-0 CONNECTING")
@@ -184,11 +174,10 @@ def test_each_state_is_drawn_whole(home, gate: Path, options_file: Path) -> None
     assert any(address in line for line in failed)
 
 
-def test_narrow_terminal_has_job_and_step(home, gate: Path, options_file: Path) -> None:
+def test_narrow_terminal_has_job_and_step(gate: Path, options_file: Path) -> None:
     """Below 40 columns there is only room for the job, what it does, step and loss."""
-    command = [sys.executable, "-m", "tf_scheduler", "local", "run", str(options_file)]
     go(gate, "serve-worker-0", "serve-worker-1", "train", "stop")
-    with terminal(command, 39, 20, home) as shown:
+    with closing(Terminal(command_line("local", "run", options_file), 39, 20)) as shown:
         picture = shown.until("mnist TRAINING", "step 30 loss 0.03333")
         go(gate, "fail", "end")
         shown.until("next: dcos-tensorflow history show")
