@@ -37,7 +37,7 @@ EXAMPLES = {
     "converter": (r"^from \. import .*\btony\b", ("convert/conversion.py",), 2),
     "metric": (r"\brevives_throttled\b", ("metrics/prometheus.py",), 2),
     "cause of a failure": (r"it exceeded its memory, disk", ("core/recovery/failure_causes.py",), 2),
-    "panel of the page": (r"\bsettings\(", ("web/static/main.js", "web/static/settings.js"), 3),
+    "panel of the page": (r"\brenderSettings\(", ("web/static/main.js", "web/static/settings.js"), 3),
 }
 
 

@@ -7,8 +7,6 @@ from typing import Any, Iterator, Mapping, Sequence
 
 import click
 
-from tf_executor.contract.text import format_number, pluralize
-
 from .client import ServiceClient, api_path
 from .command import (
     CommandCall,
@@ -41,17 +39,6 @@ def fetch_plan(service: ServiceClient, name: str) -> Any:
 def rollout_plan(service: ServiceClient) -> str:
     """Plan that rolls out options: `update`, or `deploy` before the first update."""
     return _UPDATE if _UPDATE in service.get(api_path("plans")) else _DEPLOY
-
-
-def restart_loss(restart: Mapping[str, Any]) -> str:
-    """What the restart of a task loses; empty for a task without steps."""
-    step, saved = restart.get("step"), restart.get("saved_step")
-    if step is None:
-        return ""
-    if saved is None:
-        return f", at step {format_number(step)}; what it has not saved is lost"
-    lost = max(0, step - saved)
-    return f"; {pluralize(lost, 'step')} since its last checkpoint {'is' if lost == 1 else 'are'} lost"
 
 
 def plan_tree(name: str, plan: Plan) -> Iterator[Line]:

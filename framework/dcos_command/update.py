@@ -11,6 +11,8 @@ from typing import Any, Iterator, Mapping, Sequence
 
 import click
 
+from tf_executor.contract.reports import describe_restart_loss
+
 from .client import RunProcess, ServiceClient, api_path, app_id, installation_of
 from .command import (
     CommandCall,
@@ -26,7 +28,7 @@ from .command import (
 from .documents import merge_options, read_document, relative_job_url
 from .errors import CommandError, NothingToDoError, RefusedError, UnreachableError, UsageError
 from .output import Line, Renderable, Screen, Table, Word
-from .plans import control_plan, fetch_plan, phase_argument, plan_tree, restart_loss, rollout_plan, step_argument
+from .plans import control_plan, fetch_plan, phase_argument, plan_tree, rollout_plan, step_argument
 from .service import CONFIGURATION, changed_options, value_text
 
 #: Placeholder of a secret in stored options.
@@ -108,7 +110,8 @@ def _change_blocks(answer: Mapping[str, Any]) -> Iterator[Any]:
     rows = [(item["option"], value_text(item["old"]), value_text(item["new"])) for item in answer["changed"]]
     yield Table(("option", "now", "then"), rows, empty="No option changes.")
     for item in answer["restarted"]:
-        yield Line((item["task"], " ", Word("restarts", "wait"), f": {item['reason']}{restart_loss(item)}"))
+        loss = describe_restart_loss(item.get("step"), item.get("saved_step"))
+        yield Line((item["task"], " ", Word("restarts", "wait"), f": {item['reason']}{loss}"))
     for word, meaning in (("added", "good"), ("removed", "bad")):
         if tasks := answer[word]:
             yield Line((", ".join(tasks), " ", Word(f"{'is' if len(tasks) == 1 else 'are'} {word}", meaning)))

@@ -75,7 +75,20 @@ class _TaskBody(_Member):
     pending: List[str]
 
 
+class TaskTextsBody(TypedDict):
+    """Resources of a task as people read them."""
+
+    #: What it asks for, such as `0.6 cpus, 1 GB`.
+    resources: str
+    #: What its processes use of it; what it asks for before the first report.
+    cpus: str
+    memory: str
+
+
 class TaskBody(_TaskBody, total=False):
+    texts: TaskTextsBody
+    #: Whether it uses nearly all of its memory.
+    near_limit: bool
     #: What the processes of the task use; null until the executor reports it, and after the end but for the peak.
     memory_used_mb: Optional[float]
     memory_peak_mb: Optional[float]
@@ -102,6 +115,8 @@ class LogEventBody(TypedDict):
     offset: int
     data: str
     size: int
+    #: `size` as people read it.
+    size_text: str
     next: int
 
 

@@ -12,7 +12,7 @@ import math
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Callable, Mapping, Optional
 
-from .text import format_duration, format_number, format_percent, format_rate
+from .text import format_duration, format_number, format_part, format_percent, format_rate, pluralize
 
 #: Maximum bytes of a report; the executor sends a few hundred.
 MAX_BYTES = 1 << 14
@@ -277,15 +277,12 @@ def progress_texts(progress: Progress) -> dict[str, str]:
     """Return label -> text of each value that is shown on its own, metrics included."""
     texts = {}
     for shown in (each for each in PROGRESS_FIELDS if each.label):
-        texts[shown.label] = shown.form(getattr(progress, shown.name)) + _of(progress, shown.name)
+        texts[shown.label] = shown.form(getattr(progress, shown.name))
+        if shown.name == "step":
+            texts[shown.label] = format_part(progress.step, progress.total)
         if shown.name == "loss":
             texts.update((name, format_number(number)) for name, number in progress.metrics.items())
     return texts
-
-
-def _of(progress: Progress, name: str) -> str:
-    limit = {"step": progress.total, "epoch": progress.epochs}.get(name)
-    return f" of {format_number(limit)}" if limit and getattr(progress, name) is not None else ""
 
 
 def describe_progress(progress: Progress, examples_per_second: float | None = None) -> str:
@@ -293,13 +290,13 @@ def describe_progress(progress: Progress, examples_per_second: float | None = No
 
     `examples_per_second`: of the whole job; None: of the task.
     """
-    step, total, left = progress.step, progress.total, progress.seconds_left
+    step, total, epoch, left = progress.step, progress.total, progress.epoch, progress.seconds_left
     metrics = list(progress.metrics.items())[:_METRICS_IN_SENTENCE]
     examples = progress.examples_per_second if examples_per_second is None else examples_per_second
     parts = [
-        "" if step is None else f"step {format_number(step)}{_of(progress, 'step')}",
+        "" if step is None else f"step {format_part(step, total)}",
         "" if step is None or not total else format_percent(step / total),
-        "" if progress.epoch is None or not progress.epochs else f"epoch {progress.epoch}{_of(progress, 'epoch')}",
+        "" if epoch is None or not progress.epochs else f"epoch {format_part(epoch, progress.epochs)}",
         "" if progress.loss is None else f"loss {format_number(progress.loss)}",
         *(f"{name} {format_number(value)}" for name, value in metrics),
         "" if progress.steps_per_second is None else format_rate(progress.steps_per_second, "steps"),
@@ -307,6 +304,16 @@ def describe_progress(progress: Progress, examples_per_second: float | None = No
         "" if left is None else f"{format_duration(left)} left",
     ]
     return ", ".join(part for part in parts if part)
+
+
+def describe_restart_loss(step: int | None, saved_step: int | None) -> str:
+    """Return what a restart loses, to follow `restarts`; empty without steps."""
+    if step is None:
+        return ""
+    if saved_step is None:
+        return f", at step {format_number(step)}; what it has not saved is lost"
+    lost = max(0, step - saved_step)
+    return f"; {pluralize(lost, 'step')} since its last checkpoint {'is' if lost == 1 else 'are'} lost"
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ class Tone(str, Enum):
 
 
 class _State(str, Enum):
-    """Base of states; a member is its value, and the row that defines it begins with value and tone."""
+    """Base of states, whose rows begin with the value and the tone."""
 
     _value_: str
     tone: Tone

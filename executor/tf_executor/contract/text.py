@@ -13,6 +13,8 @@ LARGE = 1e9
 _WITHOUT_FRACTION = 1000
 #: Shorter durations have tenths of a second.
 _WITH_TENTHS = 10
+#: Share of its memory from which a task is near its limit.
+_NEAR_LIMIT = 0.95
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _LEVELS = "▁▂▃▄▅▆▇█"
 
@@ -29,6 +31,12 @@ def format_number(value: float | None) -> str:
     if _WITHOUT_FRACTION <= abs(value) <= LARGE:
         return f"{value:,.0f}"
     return f"{value:.4g}"
+
+
+def format_part(value: float | None, whole: float | None) -> str:
+    """Format a count as `406 of 700`, or as `406` if the whole is unknown."""
+    of = f" of {format_number(whole)}" if whole and value is not None else ""
+    return f"{format_number(value)}{of}"
 
 
 def format_rate(value: float | None, unit: str) -> str:
@@ -66,6 +74,22 @@ def format_memory_use(used: float, granted: float) -> str:
     """Format amounts in MB as `310 of 512 MB` or `930 MB of 1 GB`."""
     (number, unit), limit = format_memory(used).split(" "), format_memory(granted)
     return f"{number} of {limit}" if limit.endswith(unit) else f"{number} {unit} of {limit}"
+
+
+def is_near_limit(used: float | None, granted: float) -> bool:
+    """Return whether a task may soon be out of memory."""
+    return used is not None and used >= _NEAR_LIMIT * granted
+
+
+def format_resources(cpus: float, mem: float, gpus: float = 0, disk: float = 0) -> str:
+    """Format resources, memory and disk in MB, as `0.5 cpus, 1 GB, 2 GPUs`."""
+    parts = (
+        f"{format_number(cpus)} cpus",
+        format_memory(mem),
+        pluralize(gpus, "GPU") if gpus else "",
+        f"{format_memory(disk)} of disk" if disk else "",
+    )
+    return ", ".join(part for part in parts if part)
 
 
 def format_size(count: float) -> str:

@@ -12,9 +12,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tf_executor.contract.text import downsample
+from tf_executor.contract.text import UNKNOWN, downsample, format_duration, format_number
 
 from .model import Run, digest_key
+
+#: Best values in a list of runs.
+_BEST = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,18 @@ def run_summary(run: Run) -> dict[str, Any]:
     """Return what a list of runs shows."""
     names = ("id", "service", "submitted", "reason", "note")
     return {**{name: getattr(run, name) for name in names}, **run_results(run)}
+
+
+def run_texts(run: Run) -> dict[str, str]:
+    """Return results as a list of runs shows them, with up to `_BEST` best values."""
+    names = ("loss", *run.last.metrics)
+    best = [f"{name} {format_number(run.best[name])}" for name in names if name in run.best]
+    return {
+        "time": format_duration(run.seconds),
+        "step": format_number(run.last.step),
+        "loss": format_number(run.last.loss),
+        "best": ", ".join(best[:_BEST]) or UNKNOWN,
+    }
 
 
 def run_details(run: Run, points: int) -> dict[str, Any]:

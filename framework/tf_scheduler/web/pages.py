@@ -55,9 +55,9 @@ def _files() -> dict[str, bytes]:
 
 
 def _states() -> str:
-    """Return a module with the tones of states, and which states have ended."""
+    """Return a module with tone and label of states, and which states have ended."""
     content = {
-        "TONES": TONES,
+        "STATES": {word: {"tone": tone, "label": word.lower().replace("_", " ")} for word, tone in TONES.items()},
         "ENDED": [state.word for state in TaskState if state.has_ended],
         "URGENT": URGENT,
     }

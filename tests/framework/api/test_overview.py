@@ -16,6 +16,7 @@ from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import RecoveryDecided, ResultDecided, StatusStored, TaskLaunched
 from tf_scheduler.model.ids import AgentId
 from tf_scheduler.model.offer import AgentSnapshot
+from tf_scheduler.model.resources import Resource
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
 from tf_scheduler.model.task import Cause, Recovery, TaskStatus
 
@@ -43,8 +44,21 @@ def test_leader_is_launched_chief(state) -> None:
 
 def test_unused_agents_have_last_offer(state) -> None:
     """While connected, because Mesos reports lost agents only then."""
-    assert (AgentRow("agent-2", "", "", 4.0, 1024.0, 2.0, 5.0),) == overview(Snapshot(state)).agents
+    agent = AgentRow("agent-2", "", "", 4.0, 1024.0, 2.0, 5.0, "4 cpus, 1 GB, 2 GPUs")
+    assert (agent,) == overview(Snapshot(state)).agents
     assert () == overview(Snapshot(with_fields(state, connected=False))).agents
+
+
+def test_agents_have_the_resources_of_their_running_tasks() -> None:
+    """Without those of tasks that have ended."""
+    resources = (Resource("cpus", 600), Resource("mem", 1_088_000))
+    names = ("ps-0", "worker-0", "chief-0")
+    records = [a_record(a_spec(), name, resources=resources) for name in names]
+    states = (TaskState.FAILED, TaskState.RUNNING, TaskState.RUNNING)
+    statuses = [TaskStatus(record.id, state) for record, state in zip(records, states, strict=True)]
+    state = apply(SchedulerState(a_spec()), *map(TaskLaunched, records), *map(StatusStored, statuses))
+
+    assert {"agent-1": "1.2 cpus, 2.12 GB"} == overview(Snapshot(state)).in_use
 
 
 def test_unused_agents_are_limited(state) -> None:

@@ -6,13 +6,14 @@ import pytest
 
 from builders import a_running_state, a_spec, with_fields
 from kit.api import a_record, launched, registered
-from tf_executor.contract.reports import Progress
+from tf_executor.contract.reports import Progress, Usage
 from tf_executor.contract.states import TaskState
 from tf_scheduler.api.views import configurations, debug, plans, pods, service, tasks, training
 from tf_scheduler.api.views.base import Snapshot, View
 from tf_scheduler.api.views.overview import overview
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import PlanControl
+from tf_scheduler.model.resources import Resource
 from tf_scheduler.model.secrets import SecretDelivery, SecretExposure
 from tf_scheduler.model.state import RefusedCalls, Result, Verdict
 from tf_scheduler.model.task import AbandonedLaunch, AgentFailures, Cause, Recovery
@@ -302,3 +303,23 @@ def test_examples_of_the_whole_job_count_once(speeds, whole, by_job) -> None:
 
     assert whole == body["examples_per_second"]
     assert by_job == tuple(body["jobs"][job]["examples_per_second"] for job in ("chief", "worker"))
+
+
+@pytest.mark.parametrize(
+    ("usage", "cpus", "memory", "is_near"),
+    [
+        (None, "0.6", "1 GB", False),
+        (Usage(310.0, 310.0, 0.31), "0.31 of 0.6", "310 MB of 1 GB", False),
+        (Usage(1080.0, 1080.0), "0.6", "1.05 of 1 GB", True),
+        (Usage(512.0), "0.6", "512 MB of 1 GB at most", False),
+    ],
+)
+def test_task_has_its_amounts_as_texts(usage, cpus: str, memory: str, is_near: bool) -> None:
+    """So that the page and terminals show the same."""
+    record = a_record(a_spec(), "ps-0", resources=(Resource("cpus", 600), Resource("mem", 1_088_000)))
+    usages = {} if usage is None else {record.name: (record.id, usage)}
+    answer = tasks.task(Snapshot(registered(tasks={record.name: record}, usage=usages)), {"name": record.name})
+
+    assert isinstance(answer, View)
+    assert {"resources": "0.6 cpus, 1.06 GB", "cpus": cpus, "memory": memory} == answer.body["texts"]
+    assert is_near is answer.body["near_limit"]

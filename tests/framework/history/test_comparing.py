@@ -10,6 +10,7 @@ from tf_scheduler.history.compare import (
     compare_values,
     hidden_options,
     run_results,
+    run_texts,
 )
 from tf_scheduler.history.model import ProgressPoint
 
@@ -43,6 +44,11 @@ def test_run_results_are_those_of_the_leader() -> None:
         "restarts": 1,
         "generations": 2,
     } == results
+
+
+def test_run_texts_are_those_of_a_list() -> None:
+    """The best values are those of the leader's metrics."""
+    assert {"time": "10 s", "step": "8", "loss": "0.125", "best": "loss 0.125"} == run_texts(a_run())
 
 
 def test_only_relaunches_for_an_own_cause_are_restarts() -> None:

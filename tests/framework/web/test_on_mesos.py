@@ -103,7 +103,7 @@ def test_page_follows_and_commands_training(scheduler, visit) -> None:
     page: Page = visit(url)
     region = lambda name: page.get_by_role("region", name=name, exact=True)  # noqa: E731
     press = lambda name: region("Plans").get_by_role("button", name=name, exact=True).click()  # noqa: E731
-    said = page.locator("#said")
+    message = page.locator("#message")
 
     chip = region("Cluster").get_by_role("button")
     expect(chip.filter(has_text="running")).to_have_count(4)
@@ -126,18 +126,18 @@ def test_page_follows_and_commands_training(scheduler, visit) -> None:
     question = page.get_by_role("dialog")
     page.get_by_role("button", name="Restart task").click()
     expect(question).to_contain_text(
-        re.compile(r"chief-0 restarts: [\d,]+ steps? since its last checkpoint (is|are) lost\.")
+        re.compile(r"chief-0 restarts; [\d,]+ steps? since its last checkpoint (is|are) lost\.")
     )
     question.get_by_role("button", name="Cancel").click()
 
     press("Commands for step again worker-1")
     press("Pause retune again worker-1")
-    expect(said).to_contain_text("Received cmd: interrupt")
+    expect(message).to_contain_text("Received cmd: interrupt")
     press("Resume retune again worker-1")
-    expect(said).to_contain_text("Received cmd: continue")
+    expect(message).to_contain_text("Received cmd: continue")
     press("Force complete retune again worker-1")
     page.get_by_role("dialog").get_by_role("button", name="Force complete").click()
-    expect(said).to_contain_text("Received cmd: forceComplete")
+    expect(message).to_contain_text("Received cmd: forceComplete")
     chip.filter(has_text="worker-0").click()
     identity = page.locator("#facts [data-key=id] dd")
     before = identity.text_content()

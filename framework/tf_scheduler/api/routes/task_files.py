@@ -15,9 +15,10 @@ from typing import Any, TypeVar
 
 from starlette.responses import Response
 
-from tf_executor.contract.bodies import ExecutedBody, FileBody, FilesBody, LogBody, StartedBody
+from tf_executor.contract.bodies import ExecutedBody, FileBody, FilesBody, LogBody, LogEventBody, StartedBody
 from tf_executor.contract.payload import EXEC_FOLDER, MAX_EXEC_BYTES, MAX_EXEC_TIMEOUT
 from tf_executor.contract.reports import MAX_EXEC_FILE, ExecReport
+from tf_executor.contract.text import format_size
 from tf_scheduler.api.http.backend import Backend
 from tf_scheduler.api.http.endpoint import ApiRequest, BadRequestError
 from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, View
@@ -152,7 +153,7 @@ class TaskFileHandler:
             return self._streams.open(self._follow(request.backend, record, file, offset, length))
         piece = await self._read(request.backend, record, file, offset, length)
         part = binary_body(piece) if is_binary else piece_body(piece)
-        body: LogBody = {"task": record.name, "id": record.id, "file": file, **part}  # type: ignore[typeddict-item]
+        body: LogBody = {"task": record.name, "id": record.id, "file": file, **part}
         return View(body)
 
     async def files(self, request: ApiRequest) -> ApiAnswer:
@@ -316,7 +317,7 @@ def _check_path(file: str, parameter: str) -> None:
         )
 
 
-def piece_body(piece: FileChunk, *, waits: bool = False) -> dict[str, Any]:
+def piece_body(piece: FileChunk, *, waits: bool = False) -> LogEventBody:
     """Return the text up to the last complete character.
 
     An incomplete character at the end is left for the next read. Data without a complete character is decoded with
@@ -325,14 +326,22 @@ def piece_body(piece: FileChunk, *, waits: bool = False) -> dict[str, Any]:
     data = piece.data
     cut = data[: len(data) - _incomplete(data)]
     data = cut if cut or waits else data
-    text = data.decode("utf-8", "replace")
-    return {"offset": piece.offset, "data": text, "size": piece.size, "next": piece.offset + len(data)}
+    return _log_body(piece, data.decode("utf-8", "replace"), len(data))
 
 
-def binary_body(piece: FileChunk) -> dict[str, Any]:
+def binary_body(piece: FileChunk) -> LogEventBody:
     """Return the bytes in base64."""
-    data = base64.b64encode(piece.data).decode()
-    return {"offset": piece.offset, "data": data, "size": piece.size, "next": piece.offset + len(piece.data)}
+    return _log_body(piece, base64.b64encode(piece.data).decode(), len(piece.data))
+
+
+def _log_body(piece: FileChunk, data: str, length: int) -> LogEventBody:
+    return {
+        "offset": piece.offset,
+        "data": data,
+        "size": piece.size,
+        "size_text": format_size(piece.size),
+        "next": piece.offset + length,
+    }
 
 
 def _incomplete(data: bytes) -> int:

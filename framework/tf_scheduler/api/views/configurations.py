@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tf_executor.contract.settings import Liveness
+from tf_executor.contract.text import format_resources
 from tf_scheduler.core.state import spec_index
 from tf_scheduler.model.redaction import MASK, redact_text, redact_variables
 from tf_scheduler.model.resources import UNIT, Volume
@@ -99,7 +100,7 @@ def _zookeeper(options: Mapping[str, Any]) -> str | None:
 
 
 def _pod(spec: ServiceSpec, job: JobSpec) -> dict[str, Any]:
-    """Pod in the SDK's format; unsupported fields are null or empty."""
+    """Pod in the SDK's format, with `resources`; unsupported fields are null or empty."""
     return {
         "type": job.kind.value,
         "section": job.group,
@@ -125,6 +126,7 @@ def _pod(spec: ServiceSpec, job: JobSpec) -> dict[str, Any]:
         "placement-rule": [str(constraint) for constraint in job.constraints],
         "uris": [redact_text(uri.value) for uri in spec.uris],
         "task-specs": [_task(spec, job)],
+        "resources": format_resources(**{name: value / UNIT for name, value in job.needs.scalars()}),
     }
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import nsmallest
 from typing import Any
 
-from tf_executor.contract.reports import Progress, describe_progress
+from tf_executor.contract.reports import Progress, describe_progress, describe_restart_loss
 from tf_executor.contract.states import Activity, Status, TaskState, assert_never
-from tf_executor.contract.text import format_number
+from tf_executor.contract.text import format_number, format_part, format_percent, format_resources
 from tf_scheduler.api.views import plan_messages
 from tf_scheduler.core.elastic import cluster_size
 from tf_scheduler.core.recovery.replacement import failures_alike, restart_policy
@@ -24,7 +25,7 @@ from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Recovery, TaskRecord, TaskStatus, is_own_cause
 
 from .base import REPORTED, Snapshot, report_body
-from .tasks import job_speed, resources_of, usage_of
+from .tasks import job_speed, memory_of, resources_of, usage_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,11 @@ class TaskRow(Progress):
     cpus_used: float | None = None
     #: What its options grant, without the executor.
     memory_mb: float = 0.0
+    #: Its step, such as `406 of 700`, and the complete share, such as `58 %`; empty: unknown.
+    step_text: str = ""
+    share_text: str = ""
+    #: What its restart loses, to follow `restarts`.
+    restart_loss: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +104,8 @@ class AgentRow:
     mem: float
     gpus: float
     offered_at: UnixTime
+    #: The resources as people read them.
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +150,8 @@ class Overview:
     examples_per_second: float | None = None
     #: Exposed secrets, frozen tasks, and silence after progress, in words.
     notices: tuple[str, ...] = ()
+    #: Agent -> resources of its running tasks, as people read them.
+    in_use: Mapping[str, str] = field(default_factory=dict)
 
     def task(self, name: str | None) -> TaskRow | None:
         """Return a task, or None if it was never launched."""
@@ -196,6 +206,7 @@ def overview(snapshot: Snapshot) -> Overview:
         tasks=rows,
         agents=tuple(map(_agent, nsmallest(_MAX_AGENTS, others, key=lambda agent: agent.hostname))),
         more_agents=max(0, len(others) - _MAX_AGENTS),
+        in_use=_in_use(state),
         pending={name: tuple(map(str, why)) for name, why in state.session.pending.items() if name not in tasks},
         unplaced=bool(state.unplaced()),
         leader=leader,
@@ -228,7 +239,7 @@ def _active_plan(state: SchedulerState) -> Plan:
 
 def _task(state: SchedulerState, record: TaskRecord, silence: int) -> TaskRow:
     status, progress = state.status(record.name), state.process.progress.get(record.id)
-    override = override_of(state, record.name)
+    override, values = override_of(state, record.name), progress or Progress()
     return TaskRow(
         name=record.name,
         id=record.id,
@@ -242,9 +253,12 @@ def _task(state: SchedulerState, record: TaskRecord, silence: int) -> TaskRow:
         live=state.is_live(record),
         progress=describe_progress(progress) if progress else "",
         activity=(Activity.PAUSED if override else _activity(state, record, status, silence)).value,
-        **report_body(progress or Progress(), ("sequence", *REPORTED)),
+        **report_body(values, ("sequence", *REPORTED)),
         **usage_of(state, record),  # type: ignore[arg-type]
-        memory_mb=resources_of(record)["mem"] - state.spec.executor.needs.mem / UNIT,
+        memory_mb=memory_of(state, record),
+        step_text="" if values.step is None else format_part(values.step, values.total),
+        share_text="" if values.step is None or not values.total else format_percent(values.step / values.total),
+        restart_loss=describe_restart_loss(values.step, values.saved_step),
     )
 
 
@@ -358,8 +372,7 @@ def restart_text(restart: Restart) -> str:
     task = "" if restart.why.startswith(restart.task) else f"{restart.task}: "
     if restart.step is None:
         return f"{task}{restart.why}"
-    of = f" of {format_number(restart.total)}" if restart.total else ""
-    text = f"{task}{restart.why}, at step {format_number(restart.step)}{of}"
+    text = f"{task}{restart.why}, at step {format_part(restart.step, restart.total)}"
     if restart.saved_step is None:
         return text
     return f"{text}, from step {format_number(restart.saved_step)}, its last checkpoint"
@@ -387,4 +400,14 @@ def _unused_agents(state: SchedulerState) -> Sequence[AgentSnapshot]:
 
 def _agent(agent: AgentSnapshot) -> AgentRow:
     amounts = agent.cpus / UNIT, agent.mem / UNIT, agent.gpus / UNIT
-    return AgentRow(agent.hostname, agent.region, agent.zone, *amounts, offered_at=agent.at)
+    text = format_resources(*amounts)
+    return AgentRow(agent.hostname, agent.region, agent.zone, *amounts, offered_at=agent.at, text=text)
+
+
+def _in_use(state: SchedulerState) -> dict[str, str]:
+    """Return the resources of the running tasks of each agent."""
+    sums: dict[str, Counter[str]] = {}
+    for record in state.stored.tasks.values():
+        if state.is_live(record):
+            sums.setdefault(record.hostname, Counter()).update(resources_of(record))
+    return {host: format_resources(item["cpus"], item["mem"], item["gpus"]) for host, item in sums.items()}

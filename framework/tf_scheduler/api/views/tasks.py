@@ -5,9 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tf_executor.contract.bodies import EarlierLaunchBody, PendingBody, PendingTaskBody, TaskBody, TasksBody
+from tf_executor.contract.bodies import (
+    EarlierLaunchBody,
+    PendingBody,
+    PendingTaskBody,
+    TaskBody,
+    TasksBody,
+    TaskTextsBody,
+)
 from tf_executor.contract.reports import Progress
 from tf_executor.contract.states import Status
+from tf_executor.contract.text import (
+    format_memory,
+    format_memory_use,
+    format_number,
+    format_part,
+    format_resources,
+    is_near_limit,
+)
 from tf_scheduler.core.plans import scheduling
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import Step
@@ -53,14 +68,16 @@ def _tasks(state: SchedulerState) -> Iterator[TaskBody]:
 
 def _task(state: SchedulerState, item: TaskSpec | TaskRecord) -> TaskBody:
     """Return a task's last launch, or its options if it was never launched."""
-    status = state.status(item.name)
+    status, usage = state.status(item.name), usage_of(state, item)
     own: Any
     if isinstance(item, TaskSpec):
         resources = {name: getattr(item.job.needs, name) / UNIT for name in _SCALARS}
+        memory = resources["mem"]
         own = {"job": item.job.kind.value, "status": "PENDING", "zone": "", "region": "", "resources": resources}
     else:
+        resources, memory = resources_of(item), memory_of(state, item)
         place = {"zone": item.location.zone, "region": item.location.region}
-        own = {"job": item.job.value, "status": display_status(state, item), **place, "resources": resources_of(item)}
+        own = {"job": item.job.value, "status": display_status(state, item), **place, "resources": resources}
     return {
         "name": item.name,
         "index": item.index,
@@ -72,7 +89,9 @@ def _task(state: SchedulerState, item: TaskSpec | TaskRecord) -> TaskBody:
         "signal": None if status is None else status.signal,
         **{name: getattr(item, name, None) for name in _LAUNCH},  # type: ignore[typeddict-item]
         **own,
-        **usage_of(state, item),
+        **usage,
+        "texts": _texts(resources, memory, usage),
+        "near_limit": is_near_limit(usage["memory_used_mb"], memory),
         "pending": pending_reasons(state, item.name),
         "more_ports": list(getattr(item, "more_ports", ())),
         "restarts": getattr(item, "restarts", 0),
@@ -89,6 +108,25 @@ def usage_of(state: SchedulerState, item: TaskSpec | TaskRecord) -> dict[str, fl
 
 def _earlier(launch: EarlierLaunch) -> EarlierLaunchBody:
     return {"id": launch.id, "hostname": launch.hostname, "launched_at": launch.launched_at}
+
+
+def memory_of(state: SchedulerState, record: TaskRecord) -> float:
+    """Return the memory of a launch without its executor, in MB."""
+    return resources_of(record)["mem"] - state.spec.executor.needs.mem / UNIT
+
+
+def _texts(resources: Mapping[str, float], memory: float, usage: Mapping[str, float | None]) -> TaskTextsBody:
+    used, peak, cpus = usage["memory_used_mb"], usage["memory_peak_mb"], usage["cpus_used"]
+    memory_text = format_memory(memory)
+    if used is not None:
+        memory_text = format_memory_use(used, memory)
+    elif peak is not None:
+        memory_text = f"{format_memory_use(peak, memory)} at most"
+    return {
+        "resources": format_resources(resources["cpus"], resources["mem"], resources["gpus"]),
+        "cpus": format_number(resources["cpus"]) if cpus is None else format_part(cpus, resources["cpus"]),
+        "memory": memory_text,
+    }
 
 
 def resources_of(record: TaskRecord) -> dict[str, float]:

@@ -25,6 +25,7 @@ from tf_executor.contract.text import (
     format_number,
     format_percent,
     format_rate,
+    is_near_limit,
     join_words,
     pluralize,
     sparkline,
@@ -43,8 +44,6 @@ _SPARK_COUNT = 10
 _METRICS = 3
 #: Columns of the shortest bar.
 _SHORTEST_BAR = 8
-#: Share of its memory from which a task is near its limit.
-_NEAR = 0.95
 #: Below this width only job, activity, step and loss are shown.
 _TINY = 40
 #: Names of tasks in one sentence.
@@ -273,7 +272,7 @@ def _cells(task: TaskRow, seconds: float, history: RunHistory, waits: str) -> Ma
         cells["wait"] = Text(waits if activity is Activity.CONNECTING else "")
     cells["agent"] = Text(task.hostname)
     if task.memory_used_mb is not None and task.live:
-        near = task.memory_used_mb >= _NEAR * task.memory_mb
+        near = is_near_limit(task.memory_used_mb, task.memory_mb)
         cells["memory"] = Text(format_memory_use(task.memory_used_mb, task.memory_mb), "yellow" if near else "")
         cells["near"] = Text("near its limit" if near else "", "yellow")
     return cells

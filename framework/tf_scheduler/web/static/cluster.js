@@ -1,97 +1,94 @@
 // Cluster view: agents with their tasks, unplaced tasks, and agents without tasks.
 
-import { el, soft } from "./dom.js";
+import { el, hint } from "./dom.js";
 import { ENDED } from "./states.js";
-import { clock, memory, number, percent, plural, spoken, tone } from "./words.js";
+import { formatTime, labelOf, pluralize, toneOf } from "./words.js";
 
-const AGENTS = 40; // shown agents, and tasks of each
-const CHIPS = 12;
+const MAX_AGENTS = 40; // shown agents
+const MAX_CHIPS = 12; // shown tasks of each
 const RECENT = 60; // seconds; older offers show their time
 
 export const isLive = (task) => task.id !== null && !ENDED.includes(task.status);
 
-export function cluster(tasks, chosen, progress) {
-  const boxes = new Map();
+export function renderCluster(tasks, selected, overview) {
+  const groups = new Map();
   for (const task of tasks) {
     const host = task.hostname ?? "";
-    boxes.set(host, [...(boxes.get(host) ?? []), task]);
+    groups.set(host, [...(groups.get(host) ?? []), task]);
   }
-  const hosts = [...boxes.keys()].filter(Boolean).sort((one, other) => one.localeCompare(other, "en", { numeric: true }));
-  const shown = hosts.slice(0, AGENTS).map((host) => agent(host, boxes.get(host), chosen, progress));
-  if (hosts.length > AGENTS) shown.push(soft(`and ${plural(hosts.length - AGENTS, "more agent")}`));
-  if (boxes.has("")) shown.push(unplaced(boxes.get(""), chosen, progress));
-  return shown.length ? shown : soft("No tasks.");
+  const rows = new Map(overview.tasks.map((row) => [row.name, row]));
+  const chips = (host) => renderChips(groups.get(host), selected, rows);
+  const hosts = [...groups.keys()].filter(Boolean).sort((one, other) => one.localeCompare(other, "en", { numeric: true }));
+  const agents = hosts.slice(0, MAX_AGENTS).map((host) => renderAgent(host, groups.get(host)[0], overview.in_use[host], chips(host)));
+  if (hosts.length > MAX_AGENTS) agents.push(hint(`and ${pluralize(hosts.length - MAX_AGENTS, "more agent")}`));
+  if (groups.has("")) agents.push(renderUnplaced(groups.get("").length, chips("")));
+  return agents.length ? agents : hint("No tasks.");
 }
 
-function box(name, { region, zone }, attributes, ...content) {
-  const place = [region, zone].filter(Boolean).join(" / ");
-  return el("article", { class: "agent", ...attributes }, el("h3", {}, name, place && el("small", {}, place)), content);
+function renderBox(name, { region, zone }, attributes, ...content) {
+  const location = [region, zone].filter(Boolean).join(" / ");
+  return el("article", { class: "agent", ...attributes }, el("h3", {}, name, location && el("small", {}, location)), content);
 }
 
-function agent(host, tasks, chosen, progress) {
-  const live = tasks.filter(isLive);
-  const used = (name) => live.reduce((sum, task) => sum + task.resources[name], 0);
-  const amount = live.length ? `${number(used("cpus"))} cpus, ${memory(used("mem"))}` : "no running tasks";
-  const gpus = used("gpus") ? `, ${plural(used("gpus"), "GPU")}` : "";
+function renderAgent(host, location, resources, chips) {
   const names = { "data-key": `agent ${host}`, "aria-label": `Agent ${host}` };
-  return box(host, tasks[0], names, soft(amount, gpus), chips(tasks, chosen, progress));
+  return renderBox(host, location, names, hint(resources ?? "no running tasks"), chips);
+}
+
+function renderUnplaced(count, chips) {
+  const names = { class: "agent unplaced", "data-key": "unplaced", "aria-label": "Unplaced tasks" };
+  return renderBox("not placed", {}, names, hint(pluralize(count, "task")), chips);
 }
 
 // Why agents with GPUs are missing.
-export function unseen(tasks) {
+export function renderGpuNote(tasks) {
   if (tasks.some((task) => task.resources.gpus)) return "";
-  return soft("Agents with GPUs are not shown: no task asks for GPUs (worker.gpus), so Mesos does not offer them.");
+  return hint("Agents with GPUs are not shown: no task asks for GPUs (worker.gpus), so Mesos does not offer them.");
 }
 
-export function others({ agents, more_agents: more }) {
-  const count = plural(agents.length + more, "other agent");
+export function renderIdleAgents({ agents, more_agents: more }) {
+  const count = agents.length + more;
   return [
-    soft(count, agents.length + more === 1 ? ", last offer" : ", last offers"),
-    el("div", { class: "agents" }, agents.map(idle)),
-    more ? soft(`and ${number(more)} more`) : "",
+    hint(pluralize(count, "other agent"), count === 1 ? ", last offer" : ", last offers"),
+    el("div", { class: "agents" }, agents.map(renderIdleAgent)),
+    more ? hint(`and ${pluralize(more, "more agent")}`) : "",
   ];
 }
 
-function idle(each) {
-  const old = Date.now() / 1000 - each.offered_at > RECENT;
-  return box(
-    each.hostname,
-    each,
-    { "aria-label": `Agent ${each.hostname}, without a task of this service` },
-    soft(`${number(each.cpus)} cpus, ${memory(each.mem)}`),
-    each.gpus ? gpuRow(each.gpus) : "",
-    old ? soft(`offered at ${clock(each.offered_at)}`) : "",
+function renderIdleAgent(agent) {
+  const isOld = Date.now() / 1000 - agent.offered_at > RECENT;
+  return renderBox(
+    agent.hostname,
+    agent,
+    { "aria-label": `Agent ${agent.hostname}, without a task of this service` },
+    hint(agent.text),
+    agent.gpus ? renderGpus(agent.gpus) : "",
+    isOld ? hint(`offered at ${formatTime(agent.offered_at)}`) : "",
   );
 }
 
-function unplaced(tasks, chosen, progress) {
-  const names = { class: "agent nowhere", "data-key": "nowhere", "aria-label": "Unplaced tasks" };
-  return box("not placed", {}, names, soft(plural(tasks.length, "task")), chips(tasks, chosen, progress));
+function renderChips(tasks, selected, rows) {
+  const chips = tasks.slice(0, MAX_CHIPS).map((task) => renderChip(task, task.name === selected, rows.get(task.name)));
+  const more = tasks.length - chips.length;
+  return [el("ul", { class: "chips" }, chips), more > 0 ? hint(`and ${pluralize(more, "more task")}`) : ""];
 }
 
-function chips(tasks, chosen, progress) {
-  const shown = tasks.slice(0, CHIPS).map((task) => chip(task, task.name === chosen, progress.get(task.name)));
-  const more = tasks.length - shown.length;
-  return [el("ul", { class: "chips" }, shown), more > 0 ? soft(`and ${plural(more, "more task")}`) : ""];
-}
-
-function chip(task, chosen, progress) {
-  const unhealthy = task.healthy === false && isLive(task);
-  const state = unhealthy ? "unhealthy" : task.status;
-  const gpus = task.resources.gpus;
-  const share = progress?.step != null && progress.total ? Math.min(1, progress.step / progress.total) : null;
+function renderChip(task, isSelected, row) {
+  const state = task.healthy === false && isLive(task) ? "unhealthy" : task.status;
+  const { gpus } = task.resources;
   const button = el(
     "button",
-    { type: "button", class: `chip ${tone(state)}`, "data-task": task.name, "aria-pressed": chosen },
+    { type: "button", class: `chip ${toneOf(state)}`, "data-task": task.name, "aria-pressed": isSelected },
     el("b", {}, task.name),
-    el("span", { class: "state" }, spoken(state)),
-    gpus ? gpuRow(gpus) : "",
-    share === null ? "" : el("progress", { max: 1, value: share, "aria-label": percent(share) }),
+    el("span", { class: "state" }, labelOf(state)),
+    gpus ? renderGpus(gpus) : "",
+    row?.share_text ? el("progress", { max: row.total, value: Math.min(row.step, row.total), "aria-label": row.share_text }) : "",
   );
   return el("li", { "data-key": task.name }, button);
 }
 
-function gpuRow(gpus) {
-  const boxes = Array.from({ length: Math.min(8, Math.ceil(gpus)) }, () => el("i", { "aria-hidden": "true" }));
-  return el("span", { class: "gpus", title: plural(gpus, "GPU") }, boxes, el("span", {}, plural(gpus, "GPU")));
+function renderGpus(count) {
+  const boxes = Array.from({ length: Math.min(8, Math.ceil(count)) }, () => el("i", { "aria-hidden": "true" }));
+  const text = pluralize(count, "GPU");
+  return el("span", { class: "gpus", title: text }, boxes, el("span", {}, text));
 }

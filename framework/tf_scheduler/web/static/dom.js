@@ -2,18 +2,18 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-// `attributes`: name -> text. `content`: nested arrays of elements and texts; null and "" are omitted.
+// Create an element. `attributes`: name -> text. `content`: nested arrays of elements and texts; null and "" are omitted.
 export function el(name, attributes = {}, ...content) {
-  return filled(document.createElement(name), attributes, content);
+  return fill(document.createElement(name), attributes, content);
 }
 
 export function svg(name, attributes = {}, ...content) {
-  return filled(document.createElementNS(SVG, name), attributes, content);
+  return fill(document.createElementNS(SVG, name), attributes, content);
 }
 
-export const soft = (...content) => el("p", { class: "soft" }, ...content);
+export const hint = (...content) => el("p", { class: "soft" }, ...content);
 
-function filled(element, attributes, content) {
+function fill(element, attributes, content) {
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
   element.append(...content.flat(Infinity).filter((part) => part !== null && part !== undefined && part !== ""));
   return element;
@@ -24,43 +24,43 @@ export const byId = (id) => document.getElementById(id);
 // Replace the children of `place` by `content`, keeping equal nodes, so that focus, scroll position and selection remain.
 // Children with the same `data-key` count as the same node.
 export function show(place, ...content) {
-  match(place, el("div", {}, content));
+  updateChildren(place, el("div", {}, content));
 }
 
-function match(old, wanted) {
-  const known = new Map();
-  for (const child of old.childNodes) {
-    if (child.dataset?.key) known.set(child.dataset.key, child);
+function updateChildren(parent, wanted) {
+  const keyed = new Map();
+  for (const child of parent.childNodes) {
+    if (child.dataset?.key) keyed.set(child.dataset.key, child);
   }
-  let here = old.firstChild;
+  let current = parent.firstChild;
   for (const child of [...wanted.childNodes]) {
     const key = child.dataset?.key;
-    const same = key ? known.get(key) : here && !here.dataset?.key ? here : null;
-    if (same && same.nodeName === child.nodeName) {
-      if (same === here) here = here.nextSibling;
-      else old.insertBefore(same, here);
-      update(same, child);
+    const match = key ? keyed.get(key) : current && !current.dataset?.key ? current : null;
+    if (match && match.nodeName === child.nodeName) {
+      if (match === current) current = current.nextSibling;
+      else parent.insertBefore(match, current);
+      updateNode(match, child);
     } else {
-      old.insertBefore(child, here);
+      parent.insertBefore(child, current);
     }
   }
-  while (here) {
-    const next = here.nextSibling;
-    here.remove();
-    here = next;
+  while (current) {
+    const next = current.nextSibling;
+    current.remove();
+    current = next;
   }
 }
 
-function update(old, wanted) {
-  if (old.nodeType === Node.TEXT_NODE) {
-    if (old.data !== wanted.data) old.data = wanted.data;
+function updateNode(node, wanted) {
+  if (node.nodeType === Node.TEXT_NODE) {
+    if (node.data !== wanted.data) node.data = wanted.data;
     return;
   }
-  for (const { name } of [...old.attributes]) {
-    if (!wanted.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name } of [...node.attributes]) {
+    if (!wanted.hasAttribute(name)) node.removeAttribute(name);
   }
   for (const { name, value } of wanted.attributes) {
-    if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+    if (node.getAttribute(name) !== value) node.setAttribute(name, value);
   }
-  match(old, wanted);
+  updateChildren(node, wanted);
 }

@@ -1,40 +1,40 @@
 // Event list: newest events, then a stream; polls if a proxy blocks streams.
 
 import { byId, show } from "./dom.js";
-import { events } from "./lists.js";
-import { Refused, get, listen, pause } from "./net.js";
+import { renderEvents } from "./lists.js";
+import { RefusedError, get, listen, sleep } from "./net.js";
 
-const KEPT = 300;
+const MAX_EVENTS = 300;
 const STREAM_RETRY = 60000; // ms until the next attempt after a blocked stream
-const PAUSE = 2000;
+const POLL_INTERVAL = 2000; // ms
 
 export class Feed {
-  #entries = [];
+  #events = [];
   #last = null;
   #journal = "";
-  #listening = null;
+  #abort = null;
 
-  // `news` is called after new events.
-  constructor(news) {
-    this.news = news;
+  // `onEvents` is called after new events.
+  constructor(onEvents) {
+    this.onEvents = onEvents;
   }
 
   start() {
-    if (this.#listening) return;
-    this.#listening = new AbortController();
-    this.#run(this.#listening.signal);
+    if (this.#abort) return;
+    this.#abort = new AbortController();
+    this.#run(this.#abort.signal);
   }
 
   stop() {
-    this.#listening?.abort();
-    this.#listening = null;
+    this.#abort?.abort();
+    this.#abort = null;
   }
 
   draw() {
     const task = byId("only-task").checked ? byId("task").value : null;
-    const warnings = byId("warnings").checked;
-    const wanted = this.#entries.filter((entry) => (!warnings || entry.warning) && (task === null || entry.task === task));
-    show(byId("events"), events(wanted));
+    const onlyWarnings = byId("warnings").checked;
+    const matches = this.#events.filter((event) => (!onlyWarnings || event.warning) && (task === null || event.task === task));
+    show(byId("events"), renderEvents(matches));
   }
 
   async #run(signal) {
@@ -45,10 +45,10 @@ export class Feed {
         await listen(`v1/events?follow=true&${this.#position()}`, signal, (_kind, data) => this.#receive(data));
       } catch (error) {
         if (signal.aborted) return;
-        if (error instanceof Refused && error.status === 401) return this.stop();
-        await this.#poll(signal, error instanceof Refused ? STREAM_RETRY : 3 * PAUSE);
+        if (error instanceof RefusedError && error.status === 401) return this.stop();
+        await this.#poll(signal, error instanceof RefusedError ? STREAM_RETRY : 3 * POLL_INTERVAL);
       }
-      await pause(PAUSE);
+      await sleep(POLL_INTERVAL);
     }
   }
 
@@ -58,16 +58,16 @@ export class Feed {
     while (!signal.aborted && Date.now() < end) {
       this.#showState(true);
       await this.#load().catch(() => {});
-      await pause(PAUSE);
+      await sleep(POLL_INTERVAL);
     }
   }
 
   async #load() {
-    let page = await get(`v1/events?limit=${KEPT}${this.#last === null ? "" : `&${this.#position()}`}`);
+    let page = await get(`v1/events?limit=${MAX_EVENTS}${this.#last === null ? "" : `&${this.#position()}`}`);
     if (this.#last !== null && (page.last < this.#last || page.journal !== this.#journal)) {
       // Another journal: the service was reinstalled.
-      page = await get(`v1/events?limit=${KEPT}`);
-      this.#entries = [];
+      page = await get(`v1/events?limit=${MAX_EVENTS}`);
+      this.#events = [];
     }
     this.#last = page.next;
     this.#journal = page.journal;
@@ -84,18 +84,18 @@ export class Feed {
     this.#add(event ? [event] : []);
   }
 
-  #add(more) {
-    if (more.length) {
-      const newest = this.#entries[0]?.number ?? 0;
-      const fresh = more.filter((entry) => entry.number > newest).reverse();
-      this.#entries = [...fresh, ...this.#entries].slice(0, KEPT);
-      this.#last = Math.max(this.#last ?? 0, ...more.map((entry) => entry.number));
-      this.news();
+  #add(events) {
+    if (events.length) {
+      const newest = this.#events[0]?.number ?? 0;
+      const newEvents = events.filter((event) => event.number > newest).reverse();
+      this.#events = [...newEvents, ...this.#events].slice(0, MAX_EVENTS);
+      this.#last = Math.max(this.#last ?? 0, ...events.map((event) => event.number));
+      this.onEvents();
     }
     this.draw();
   }
 
-  #showState(polling) {
-    byId("events-state").textContent = polling ? "polled every 2 s" : "live";
+  #showState(isPolling) {
+    byId("events-state").textContent = isPolling ? "polled every 2 s" : "live";
   }
 }

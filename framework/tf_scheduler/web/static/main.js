@@ -1,259 +1,263 @@
 // Main module: polls the API every two seconds, sooner after events, with back-off while the scheduler does not answer.
 
-import { cluster, others, unseen } from "./cluster.js";
-import { byId, el, show, soft } from "./dom.js";
+import { renderCluster, renderGpuNote, renderIdleAgents } from "./cluster.js";
+import { askConfirmation, askToken, showMessage } from "./dialogs.js";
+import { byId, el, hint, show } from "./dom.js";
 import { Feed } from "./feed.js";
-import { pending, result } from "./lists.js";
-import { Away, Refused, get, post } from "./net.js";
-import { Output, choices, facts } from "./output.js";
-import { VERBS, address, needsAttention, status, stepsAt, trees } from "./plans.js";
+import { renderPending, renderResult } from "./lists.js";
+import { RefusedError, UnreachableError, describeError, get, post } from "./net.js";
+import { Output, fillSelects, renderFacts } from "./output.js";
+import { VERBS, commandPath, needsAttention, renderPlans, renderStatus, stepNames } from "./plans.js";
 import { Runs } from "./runs.js";
-import { settings } from "./settings.js";
-import { agreed, askToken, say } from "./talk.js";
-import { losses, rowsOf, table } from "./tasks.js";
-import { charts, drawn, jobs, tiles, title } from "./training.js";
-import { clock, duration, tone } from "./words.js";
+import { renderSettings } from "./settings.js";
+import { describeLosses, joinRows, renderTasks } from "./tasks.js";
+import { curveNames, formatTitle, renderCharts, renderJobs, renderTiles } from "./training.js";
+import { formatTime, toneOf } from "./words.js";
 
-const EVERY = 2000; // ms
-const SHARE = 4; // pause after an update, in durations of the update, so that large services are asked less often
-const SOON = 200; // ms after an event
-const SLOWEST = 30000; // ms; maximum back-off
+const MIN_INTERVAL = 2000; // ms
+const INTERVAL_FACTOR = 4; // pause after an update, in durations of the update, so that large services are asked less often
+const EVENT_DELAY = 200; // ms after an event
+const MAX_BACK_OFF = 30000; // ms
 const PLAN_CODES = [417]; // status of a plan with errors
 
 const output = new Output();
 const runs = new Runs();
-const feed = new Feed(() => sooner());
-const open = new Set();
-const unfolded = new Map();
-let chosen = "";
-let picture = null; // last answers
-let seen = 0; // time of the last answers in ms
-let failed = 0; // failed attempts since then
-let every = EVERY;
+const feed = new Feed(() => updateSoon());
+const openNodes = new Set(); // keys of nodes of plans with visible buttons
+const folds = new Map(); // plan -> whether the user has expanded it
+let selected = "";
+let answers = null; // of the last update
+let updatedAt = 0; // time of the last update in ms
+let failures = 0; // failed updates since then
+let interval = MIN_INTERVAL;
 let timer = 0;
-let asking = false;
-let plansDue = false; // whether a plan waited or had errors
-let tokens = 0; // number of token prompts
+let isUpdating = false;
+let neededAttention = false; // whether a plan waited or had errors
+let tokenPrompts = 0;
 
-async function everything() {
+async function fetchAnswers() {
   const overview = await get("v1/tf/overview");
   // Curves of a few tasks only: those of thousands would be megabytes.
-  const curves = encodeURIComponent(drawn(overview, chosen).join() || "chief-0");
-  const names = ["tf/result", "tasks", `tf/progress?points=240&tasks=${curves}`, "pending", "plans"];
-  const [end, tasks, training, waiting, planNames] = await Promise.all(names.map((name) => get(`v1/${name}`)));
+  const curves = encodeURIComponent(curveNames(overview, selected).join() || "chief-0");
+  const paths = ["tf/result", "tasks", `tf/progress?points=240&tasks=${curves}`, "pending", "plans"];
+  const [result, body, training, pending, planNames] = await Promise.all(paths.map((path) => get(`v1/${path}`)));
   const plans = await Promise.all(planNames.map((name) => get(`v1/plans/${encodeURIComponent(name)}`, PLAN_CODES)));
   const named = planNames.map((name, index) => ({ ...plans[index], name }));
-  const board = tasks.tasks.some((task) => task.job === "tensorboard") ? await get("v1/tf/tensorboard") : null;
+  const board = body.tasks.some((task) => task.job === "tensorboard") ? await get("v1/tf/tensorboard") : null;
   const target = byId("options-fold").open ? await get("v1/configurations/target") : null;
-  const rows = rowsOf(tasks.tasks, overview);
-  return { overview, end, tasks: tasks.tasks, rows, left: tasks.may_still_run, training, waiting, plans: named, board, target };
+  const rows = joinRows(body.tasks, overview);
+  return { overview, result, tasks: body.tasks, rows, abandoned: body.may_still_run, training, pending, plans: named, board, target };
 }
 
-async function look() {
-  if (asking || document.hidden) return;
+async function update() {
+  if (isUpdating || document.hidden) return;
   clearTimeout(timer);
-  asking = true;
-  const begin = performance.now();
+  isUpdating = true;
+  const start = performance.now();
   try {
-    picture = await everything();
-    [seen, failed] = [Date.now(), 0];
+    answers = await fetchAnswers();
+    [updatedAt, failures] = [Date.now(), 0];
     byId("lost").hidden = true;
     draw();
     feed.start();
-    if (!output.task && chosen) read();
-    every = Math.max(EVERY, SHARE * (performance.now() - begin));
+    if (!output.task && selected) readOutput();
+    interval = Math.max(MIN_INTERVAL, INTERVAL_FACTOR * (performance.now() - start));
   } catch (error) {
-    await wrong(error);
+    await handleError(error);
   } finally {
-    asking = false;
-    plan();
+    isUpdating = false;
+    scheduleUpdate();
   }
 }
 
-async function wrong(error) {
-  if (error instanceof Refused && error.status === 401) {
-    quiet();
-    await askToken(tokens++ ? "Invalid token." : "");
-    failed = -1;
+async function handleError(error) {
+  if (error instanceof RefusedError && error.status === 401) {
+    stopStreams();
+    await askToken(tokenPrompts++ ? "Invalid token." : "");
+    failures = -1;
     return;
   }
-  if (!(error instanceof Away) && !(error instanceof Refused)) console.error(error);
-  failed += 1;
-  if (failed === 1) quiet();
+  if (!(error instanceof UnreachableError) && !(error instanceof RefusedError)) console.error(error);
+  failures += 1;
+  if (failures === 1) stopStreams();
 }
 
 // Stop the streams until the scheduler answers.
-function quiet() {
+function stopStreams() {
   feed.stop();
   output.stop();
   output.task = "";
 }
 
-// Schedule the next request: exponential back-off with jitter.
-function plan() {
-  if (failed < 0) failed = 0;
-  const wait = failed ? Math.min(SLOWEST, 1000 * 2 ** (failed - 1)) * (0.75 + Math.random() / 2) : every;
-  if (failed) lost(wait);
+// Schedule the next update: exponential back-off with jitter.
+function scheduleUpdate() {
+  if (failures < 0) failures = 0;
+  const backOff = Math.min(MAX_BACK_OFF, 1000 * 2 ** (failures - 1)) * (0.75 + Math.random() / 2);
+  const wait = failures ? backOff : interval;
+  if (failures) showLostConnection(wait);
   clearTimeout(timer);
-  timer = setTimeout(look, seen ? wait : Math.min(wait, SLOWEST));
+  timer = setTimeout(update, updatedAt ? wait : Math.min(wait, MAX_BACK_OFF));
 }
 
-function lost(wait) {
-  const since = seen ? ` The data is of ${clock(seen / 1000)}.` : "";
-  byId("lost-text").textContent = `The scheduler does not answer.${since} Next attempt in ${duration(Math.round(wait / 1000))}.`;
+function showLostConnection(wait) {
+  const since = updatedAt ? ` The data is of ${formatTime(updatedAt / 1000)}.` : "";
+  byId("lost-text").textContent = `The scheduler does not answer.${since} Next attempt in ${Math.round(wait / 1000)} s.`;
   byId("lost").hidden = false;
 }
 
-function sooner() {
-  if (failed || asking) return;
+function updateSoon() {
+  if (failures || isUpdating) return;
   clearTimeout(timer);
-  timer = setTimeout(look, Math.max(SOON, every - EVERY));
+  timer = setTimeout(update, Math.max(EVENT_DELAY, interval - MIN_INTERVAL));
 }
 
 function draw() {
-  const { overview, end, tasks, rows, training, waiting, plans, target } = picture;
-  if (!tasks.some((task) => task.name === chosen)) {
-    chosen = tasks.find((task) => task.name === training.leader)?.name ?? tasks[0]?.name ?? "";
+  const { overview, result, tasks, rows, training, pending, plans, target } = answers;
+  if (!tasks.some((task) => task.name === selected)) {
+    selected = tasks.find((task) => task.name === training.leader)?.name ?? tasks[0]?.name ?? "";
     output.task = "";
   }
-  head(overview);
+  drawHead(overview);
   byId("notices").hidden = !overview.notices.length;
   show(byId("notices"), overview.notices.map((text) => el("li", { "data-key": text }, text)));
-  if (end.verdict && byId("result").hidden && byId("runs-fold").open) runs.read();
-  byId("result").hidden = !end.verdict;
-  if (end.verdict) show(byId("result-body"), result(end, overview));
-  show(byId("tiles"), tiles(tasks, training, overview.activity === "training"));
-  show(byId("tasks"), table(rows, byId("find").value, chosen));
-  show(byId("cluster"), cluster(tasks, chosen, new Map(overview.tasks.map((row) => [row.name, row]))));
+  if (result.verdict && byId("result").hidden && byId("runs-fold").open) runs.read();
+  byId("result").hidden = !result.verdict;
+  if (result.verdict) show(byId("result-body"), renderResult(result, overview));
+  show(byId("tiles"), renderTiles(tasks, training, overview.activity === "training"));
+  show(byId("tasks"), renderTasks(rows, byId("find").value, selected));
+  show(byId("cluster"), renderCluster(tasks, selected, overview));
   byId("others").hidden = !overview.agents.length;
-  show(byId("others"), others(overview));
-  show(byId("unseen"), unseen(tasks));
-  show(byId("jobs"), jobs(training));
+  show(byId("others"), renderIdleAgents(overview));
+  show(byId("gpu-note"), renderGpuNote(tasks));
+  show(byId("jobs"), renderJobs(training));
   drawCharts();
-  show(byId("board"), boardNote());
-  if (target) show(byId("options"), settings(target));
+  show(byId("board"), renderBoardNote());
+  if (target) show(byId("options"), renderSettings(target));
   foldPlans(plans, overview.plan);
-  show(byId("plans"), byId("plans-fold").open ? trees(plans, overview.plan, open, unfolded) : "");
-  byId("pending-card").hidden = !waiting.tasks.length;
-  show(byId("pending"), pending(waiting));
-  choices(tasks, chosen);
-  show(byId("facts"), facts(tasks.find((task) => task.name === chosen)));
+  show(byId("plans"), byId("plans-fold").open ? renderPlans(plans, overview.plan, openNodes, folds) : "");
+  byId("pending-card").hidden = !pending.tasks.length;
+  show(byId("pending"), renderPending(pending));
+  fillSelects(tasks, selected);
+  show(byId("facts"), renderFacts(tasks.find((task) => task.name === selected)));
 }
 
 function drawCharts() {
-  const curves = charts(picture.training, { across: byId("across").value, smoothing: Number(byId("smoothing").value) });
-  byId("curve-controls").hidden = !curves.some(Boolean);
-  show(byId("charts"), curves);
+  const view = { across: byId("across").value, smoothing: Number(byId("smoothing").value) };
+  const charts = renderCharts(answers.training, view);
+  byId("curve-controls").hidden = !charts.some(Boolean);
+  show(byId("charts"), charts);
 }
 
-function boardNote() {
-  const { overview, board } = picture;
-  if (board) return board.running ? "" : soft(`TensorBoard: ${board.reason}`);
-  return overview.verdict ? "" : soft("TensorBoard is off. To turn it on, set service.use_tensorboard to true in the options.");
+function renderBoardNote() {
+  const { overview, board } = answers;
+  if (board) return board.running ? "" : hint(`TensorBoard: ${board.reason}`);
+  return overview.verdict ? "" : hint("TensorBoard is off. To turn it on, set service.use_tensorboard to true in the options.");
 }
 
-function head(overview) {
+function drawHead(overview) {
+  const { board, abandoned } = answers;
   const activity = overview.refused ? "refused" : overview.activity;
-  document.title = title(overview, activity);
+  document.title = formatTitle(overview, activity);
   byId("service").textContent = overview.service;
   byId("pill").textContent = activity.toUpperCase();
-  byId("pill").className = `pill ${tone(activity)}`;
-  const { board, left } = picture;
+  byId("pill").className = `pill ${toneOf(activity)}`;
+  byId("about").textContent = overview.refused || [overview.detail, ...abandoned].filter(Boolean).join("; ");
+  const boardLink = board?.running && { href: `${board.path}framed`, target: "_blank", rel: "noopener noreferrer" };
+  show(byId("links"), boardLink ? el("a", boardLink, "TensorBoard") : "", el("a", { href: "v1/openapi.json" }, "API"));
   const framework = overview.framework_id ? `framework ${overview.framework_id}` : "not registered with Mesos";
-  byId("about").textContent = overview.refused || [overview.detail, ...left].filter(Boolean).join("; ");
-  const there = board?.running && el("a", { href: `${board.path}framed`, target: "_blank", rel: "noopener noreferrer" }, "TensorBoard");
-  show(byId("links"), there || "", el("a", { href: "v1/openapi.json" }, "API"));
-  byId("foot").textContent = `As of ${clock(seen / 1000)}, ${framework}`;
+  byId("foot").textContent = `As of ${formatTime(updatedAt / 1000)}, ${framework}`;
 }
 
 // Plans are of interest if one waits or has errors; else the user unfolds them.
-function foldPlans(plans, working) {
+function foldPlans(plans, activeName) {
   const fold = byId("plans-fold");
-  const due = plans.some(needsAttention);
-  if (due && !plansDue) fold.open = true;
-  plansDue = due;
-  const active = plans.find((plan) => plan.name === working);
-  show(byId("plans-state"), active ? [`${active.name} `, status(active)] : "");
+  const needs = plans.some(needsAttention);
+  if (needs && !neededAttention) fold.open = true;
+  neededAttention = needs;
+  const active = plans.find((plan) => plan.name === activeName);
+  show(byId("plans-state"), active ? [`${active.name} `, renderStatus(active)] : "");
 }
 
-function choose(name) {
-  if (name === chosen && output.task) return;
-  chosen = name;
+function select(name) {
+  if (name === selected && output.task) return;
+  selected = name;
   byId("launch").value = "";
-  if (picture) choices(picture.tasks, chosen);
-  if (!byId("all").checked || !output.task) read();
+  if (answers) fillSelects(answers.tasks, selected);
+  if (!byId("all").checked || !output.task) readOutput();
   feed.draw();
-  if (picture) draw();
+  if (answers) draw();
 }
 
-function read() {
-  output.read(chosen, (picture?.rows ?? []).filter((row) => row.id).map((row) => row.name));
+function readOutput() {
+  output.read(selected, (answers?.rows ?? []).filter((row) => row.id).map((row) => row.name));
 }
 
-// `names`: tasks that the command restarts.
-async function command(path, title, text, yes, names) {
-  const lost = losses(picture.rows.filter((row) => names.includes(row.name)));
-  const asks = text && [text, lost].filter(Boolean).join(" ");
-  if (asks && !(await agreed(title, asks, yes))) return;
+// `text`: question before the command; null: none. `names`: tasks that the command restarts.
+async function sendCommand(path, title, text, agreement, names) {
+  const losses = describeLosses(answers.rows.filter((row) => names.includes(row.name)));
+  const question = text && [text, losses].filter(Boolean).join(" ");
+  if (question && !(await askConfirmation(title, question, agreement))) return;
   try {
-    say(`${title}: ${await post(path)}`);
+    showMessage(`${title}: ${await post(path)}`);
   } catch (error) {
-    say(`${title}: ${error instanceof Refused ? error.message : "the scheduler does not answer"}`, true);
+    showMessage(`${title}: ${describeError(error)}`, true);
   }
-  sooner();
+  updateSoon();
 }
 
-const PODS = {
-  restart: ["Restart", "Restarts the task at its address."],
-  replace: ["Move", "Stops the task and launches it elsewhere. Its local files are lost."],
+const POD_VERBS = {
+  restart: { word: "Restart", question: "Restarts the task at its address." },
+  replace: { word: "Move", question: "Stops the task and launches it elsewhere. Its local files are lost." },
 };
 
-function pod(verb) {
-  if (!chosen) return;
-  const [word, asks] = PODS[verb];
-  command(`v1/pod/${encodeURIComponent(chosen)}/${verb}`, `${word} ${chosen}`, asks, word, [chosen]);
+function sendPodCommand(verb) {
+  if (!selected) return;
+  const { word, question } = POD_VERBS[verb];
+  sendCommand(`v1/pod/${encodeURIComponent(selected)}/${verb}`, `${word} ${selected}`, question, word, [selected]);
+}
+
+function sendPlanCommand(verb, node) {
+  const { word, question } = VERBS[verb];
+  const names = verb === "restart" ? stepNames(answers.plans, node) : [];
+  sendCommand(commandPath(verb, node), `${word} ${node.join(" / ")}`, question, word, names);
 }
 
 document.addEventListener("click", (event) => {
   const button = event.target.closest("button");
   if (!button) return;
-  const { verb, path, open: node, fold, task, pod: podVerb } = button.dataset;
+  const { verb, path, open, fold, task, pod } = button.dataset;
   if (verb) {
-    const place = JSON.parse(path);
-    const { word, asks } = VERBS[verb];
-    const names = verb === "restart" ? stepsAt(picture.plans, place) : [];
-    command(address(verb, place), `${word} ${place.join(" / ")}`, asks, word, names);
-  } else if (node) {
-    if (!open.delete(node)) open.add(node);
+    sendPlanCommand(verb, JSON.parse(path));
+  } else if (open) {
+    if (!openNodes.delete(open)) openNodes.add(open);
     draw();
   } else if (fold) {
-    unfolded.set(fold, button.getAttribute("aria-expanded") === "false");
+    folds.set(fold, button.getAttribute("aria-expanded") === "false");
     draw();
   } else if (task) {
-    choose(task);
-  } else if (podVerb) {
-    pod(podVerb);
-  } else if (button.id === "again") {
-    look();
+    select(task);
+  } else if (pod) {
+    sendPodCommand(pod);
+  } else if (button.id === "retry") {
+    update();
   }
 });
 
-byId("task").addEventListener("change", (event) => choose(event.target.value));
-for (const id of ["file", "follow", "all", "launch"]) byId(id).addEventListener("change", read);
-byId("search").addEventListener("input", () => output.search(read));
-for (const id of ["across", "smoothing"]) byId(id).addEventListener("input", () => picture && drawCharts());
-byId("find").addEventListener("input", () => picture && draw());
-byId("options-fold").addEventListener("toggle", look);
+byId("task").addEventListener("change", (event) => select(event.target.value));
+for (const id of ["file", "follow", "all", "launch"]) byId(id).addEventListener("change", readOutput);
+byId("search").addEventListener("input", () => output.search(readOutput));
+for (const id of ["across", "smoothing"]) byId(id).addEventListener("input", () => answers && drawCharts());
+byId("find").addEventListener("input", () => answers && draw());
+byId("options-fold").addEventListener("toggle", update);
 byId("runs-fold").addEventListener("toggle", (event) => event.target.open && runs.read());
-byId("runs").addEventListener("change", ({ target }) => target.dataset.run && runs.choose(target.dataset.run, target.checked));
+byId("runs").addEventListener("change", ({ target }) => target.dataset.run && runs.select(target.dataset.run, target.checked));
 for (const id of ["warnings", "only-task"]) byId(id).addEventListener("change", () => feed.draw());
-
-byId("plans-fold").addEventListener("toggle", () => picture && draw());
+byId("plans-fold").addEventListener("toggle", () => answers && draw());
 
 // Hidden tabs stop polling and close their streams.
 document.addEventListener("visibilitychange", () => {
-  if (document.hidden) quiet();
-  else look();
+  if (document.hidden) stopStreams();
+  else update();
 });
 
-look();
+update();

@@ -1,21 +1,21 @@
 // Output: the last part of a file of a task, then a stream; or of all tasks, which are polled.
 
 import { byId, el, show } from "./dom.js";
-import { Refused, get, listen, pause } from "./net.js";
-import { bytes, clock, duration, memory, number, plural, spoken } from "./words.js";
+import { RefusedError, describeError, get, listen, sleep } from "./net.js";
+import { formatNumber, formatTime, labelOf, pluralize } from "./words.js";
 
 const MAX_TEXT = 1200000; // characters
 const MAX_DRAWN = 400000; // characters
-const LAST = 65536; // bytes of the first read
-const MOST = 1048576; // bytes of the first read while the user searches
+const FIRST_READ = 65536; // bytes of the first read
+const SEARCH_READ = 1048576; // bytes of the first read while the user searches
 const RETRY = 3000; // ms
-const POLL = 2000; // ms between two reads of all tasks
+const POLL_INTERVAL = 2000; // ms between two reads of all tasks
 const MAX_TASKS = 20; // tasks whose output is shown together
-const FEW = 8192; // bytes of the first read of each of them
-const MOST_OF_ALL = 8388608; // bytes of the first read of all of them while the user searches
+const SMALL_READ = 8192; // bytes of the first read of each of them
+const MAX_SEARCH_READ = 8388608; // bytes of the first read of all of them while the user searches
 
 // Remove terminal escapes; of overwritten lines, keep the last state.
-export function plain(text) {
+export function toPlainText(text) {
   const bare = text.replace(/\u001b\[[0-9;?]*[A-Za-z]/g, "").replace(/\r\n/g, "\n").replace(/\u0008+/g, "\r");
   return bare.includes("\r") ? bare.split("\n").map(lastState).join("\n") : bare;
 }
@@ -24,10 +24,10 @@ const lastState = (line) => line.split("\r").findLast((state) => state !== "") ?
 
 // One file, or the files of this name of all tasks, in one element.
 class Pane {
-  #reading = null;
+  #abort = null;
   #raw = "";
   #lines = null; // of all tasks: time and text
-  #total = "";
+  #summary = "";
 
   constructor(pre, state) {
     this.pre = pre;
@@ -35,8 +35,8 @@ class Pane {
   }
 
   stop() {
-    this.#reading?.abort();
-    this.#reading = null;
+    this.#abort?.abort();
+    this.#abort = null;
   }
 
   // `source`: `task`, `launch` ("": the last), `file`, `tasks` (names, if all are read), `length`, `follow`.
@@ -44,21 +44,21 @@ class Pane {
     this.stop();
     this.#raw = "";
     this.#lines = source.tasks ? [] : null;
-    this.#total = "";
+    this.#summary = "";
     this.draw();
-    this.#reading = new AbortController();
-    const { signal } = this.#reading;
-    if (source.tasks) this.#all(source, signal);
+    this.#abort = new AbortController();
+    const { signal } = this.#abort;
+    if (source.tasks) this.#pollAll(source, signal);
     else if (source.follow && !source.launch) this.#follow(source, signal);
-    else this.#once(source, signal);
+    else this.#readOnce(source, signal);
   }
 
-  async #once(source, signal) {
+  async #readOnce(source, signal) {
     try {
-      const piece = await get(address(source.task, source));
-      if (!signal.aborted) this.#add(piece.data, piece);
+      const piece = await get(logPath(source.task, source));
+      if (!signal.aborted) this.#append(piece.data, piece);
     } catch (error) {
-      if (!signal.aborted) this.#say(why(error));
+      if (!signal.aborted) this.#showState(describeError(error));
     }
   }
 
@@ -68,129 +68,131 @@ class Pane {
       if (signal.aborted) return;
       if (kind === "log") {
         next = id;
-        this.#add(data.data, data);
+        this.#append(data.data, data);
       } else if (kind === "launch") {
         next = "0";
-        this.#add(`\n── relaunched: ${data.id}\n`, null);
+        this.#append(`\n── relaunched: ${data.id}\n`, null);
       } else if (kind === "end") {
-        this.#say(`Task ended: ${data.state ?? "state unknown"}.`);
+        this.#showState(`Task ended: ${data.state ?? "state unknown"}.`);
         this.stop();
       } else if (kind === "error") {
-        throw new Refused(data.error.status, data.error.message);
+        throw new RefusedError(data.error.status, data.error.message);
       }
     };
-    this.#say("Waiting for output.");
+    this.#showState("Waiting for output.");
     while (!signal.aborted) {
       try {
-        await listen(`${address(source.task, source)}&follow=true${next === null ? "" : `&offset=${next}`}`, signal, onEvent);
+        await listen(`${logPath(source.task, source)}&follow=true${next === null ? "" : `&offset=${next}`}`, signal, onEvent);
       } catch (error) {
-        if (!signal.aborted) this.#say(why(error));
+        if (!signal.aborted) this.#showState(describeError(error));
       }
-      await pause(RETRY);
+      await sleep(RETRY);
     }
   }
 
   // Browsers allow few streams, so the tasks are polled. Each line begins with its task.
-  async #all({ tasks, file, length, follow }, signal) {
+  async #pollAll({ tasks, file, length, follow }, signal) {
     const names = tasks.slice(0, MAX_TASKS);
-    const others = tasks.length - names.length;
-    const first = length === MOST ? Math.min(MOST, Math.floor(MOST_OF_ALL / names.length)) : FEW;
-    const read = new Map(); // task -> launch, position and incomplete line
-    this.#total = `${plural(names.length, "task")}, from the last ${bytes(first)} of each${others ? `; ${plural(others, "further task")} not shown` : ""}`;
+    const more = tasks.length - names.length;
+    const first = length === SEARCH_READ ? Math.min(SEARCH_READ, Math.floor(MAX_SEARCH_READ / names.length)) : SMALL_READ;
+    const positions = new Map(); // task -> launch, position and incomplete line
+    const rest = more ? `; ${pluralize(more, "further task")} not shown` : "";
+    this.#summary = `${pluralize(names.length, "task")}, from the last ${pluralize(first, "byte")} of each${rest}`;
     for (;;) {
-      const pieces = await Promise.all(names.map((name) => this.#piece(name, file, read, first)));
+      const pieces = await Promise.all(names.map((name) => this.#readLines(name, file, positions, first)));
       if (signal.aborted) return;
       this.#merge(pieces.flat());
       if (!follow) return;
-      await pause(POLL);
+      await sleep(POLL_INTERVAL);
     }
   }
 
-  async #piece(name, file, read, first) {
-    const before = read.get(name) ?? { id: null, next: null, rest: "" };
+  async #readLines(name, file, positions, first) {
+    const before = positions.get(name) ?? { id: null, next: null, rest: "" };
     try {
-      const from = before.next === null ? "" : `&offset=${before.next}`;
-      let piece = await get(`${address(name, { file, length: before.next === null ? first : LAST })}${from}`);
-      const fresh = before.id && piece.id !== before.id;
-      if (fresh) piece = await get(`${address(name, { file, length: LAST })}&offset=0`);
-      const rest = fresh ? "" : before.rest;
+      const isFirst = before.next === null;
+      const offset = isFirst ? "" : `&offset=${before.next}`;
+      let piece = await get(`${logPath(name, { file, length: isFirst ? first : FIRST_READ })}${offset}`);
+      const isRelaunched = before.id && piece.id !== before.id;
+      if (isRelaunched) piece = await get(`${logPath(name, { file, length: FIRST_READ })}&offset=0`);
+      const rest = isRelaunched ? "" : before.rest;
       const lines = (rest + piece.data).split("\n");
-      read.set(name, { id: piece.id, next: piece.next, rest: lines.pop() });
+      positions.set(name, { id: piece.id, next: piece.next, rest: lines.pop() });
       if (!lines.length) return [];
-      const index = await times(name, file, before.next === null || fresh ? LAST : FEW);
-      return timed(lines, piece.offset - size(rest), index).map(([time, line]) => [time, `${name} | ${plain(line)}\n`]);
+      const index = await readTimes(name, file, isFirst || isRelaunched ? FIRST_READ : SMALL_READ);
+      return addTimes(lines, piece.offset - byteLength(rest), index).map(([time, line]) => [time, `${name} | ${toPlainText(line)}\n`]);
     } catch {
       return []; // the next read tries again
     }
   }
 
   // Sort by time; new lines without times come last.
-  #merge(more) {
+  #merge(newLines) {
     const latest = this.#lines.at(-1)?.[0] ?? 0;
-    const lines = [...this.#lines, ...more.map(([time, text]) => [time ?? latest, text])].sort(([one], [other]) => one - other);
-    let [first, left] = [lines.length, MOST_OF_ALL];
+    const timed = newLines.map(([time, text]) => [time ?? latest, text]);
+    const lines = [...this.#lines, ...timed].sort(([one], [other]) => one - other);
+    let [first, left] = [lines.length, MAX_SEARCH_READ];
     while (first > 0 && (left -= lines[first - 1][1].length) >= 0) first -= 1;
     this.#lines = lines.slice(first);
     this.draw();
   }
 
-  #add(text, piece) {
+  #append(text, piece) {
     this.#raw = (this.#raw + text).slice(-MAX_TEXT);
-    if (piece) this.#total = piece.size ? `${bytes(piece.size)} in total` : "The file is empty.";
+    if (piece) this.#summary = piece.size ? `${piece.size_text} in total` : "The file is empty.";
     this.draw();
   }
 
   draw() {
     // Keep the position if the user has scrolled up.
     const { pre } = this;
-    const atEnd = pre.scrollHeight - pre.scrollTop - pre.clientHeight < 30;
-    const wanted = byId("search").value.toLowerCase();
-    const text = this.#lines ? this.#lines.map(([, line]) => line).join("") : plain(this.#raw);
-    const lines = wanted ? text.split("\n") : [];
-    const found = lines.filter((line) => line.toLowerCase().includes(wanted));
-    pre.textContent = (wanted ? found.join("\n") : text).slice(-MAX_DRAWN);
-    if (atEnd) pre.scrollTop = pre.scrollHeight;
-    this.#say([wanted ? `${number(found.length)} of ${plural(lines.length, "line")} match` : "", this.#total].filter(Boolean).join("; "));
+    const isAtEnd = pre.scrollHeight - pre.scrollTop - pre.clientHeight < 30;
+    const search = byId("search").value.toLowerCase();
+    const text = this.#lines ? this.#lines.map(([, line]) => line).join("") : toPlainText(this.#raw);
+    const lines = search ? text.split("\n") : [];
+    const matches = lines.filter((line) => line.toLowerCase().includes(search));
+    pre.textContent = (search ? matches.join("\n") : text).slice(-MAX_DRAWN);
+    if (isAtEnd) pre.scrollTop = pre.scrollHeight;
+    const count = search ? `${formatNumber(matches.length)} of ${pluralize(lines.length, "line")} match` : "";
+    this.#showState([count, this.#summary].filter(Boolean).join("; "));
   }
 
-  #say(words) {
-    this.state.textContent = words;
+  #showState(text) {
+    this.state.textContent = text;
   }
 }
 
-const why = (error) => (error instanceof Refused ? error.message : "The scheduler does not answer.");
-
-function address(task, { file, length, launch }) {
+function logPath(task, { file, length, launch }) {
   const query = new URLSearchParams({ file, length, ...(launch && { launch }) });
   return `v1/tasks/${encodeURIComponent(task)}/logs?${query}`;
 }
 
 // When a file was written, as [offset, Unix time], oldest first; empty if the executor has not recorded it.
-async function times(task, file, length) {
+async function readTimes(task, file, length) {
   try {
-    const { data, offset } = await get(address(task, { file: `${file}.times`, length }));
+    const { data, offset } = await get(logPath(task, { file: `${file}.times`, length }));
     const lines = data.split("\n").slice(offset ? 1 : 0); // without an incomplete one
-    return lines.map((line) => line.split(" ").map(Number)).filter(([at, time]) => at >= 0 && time > 0);
+    return lines.map((line) => line.split(" ").map(Number)).filter(([position, time]) => position >= 0 && time > 0);
   } catch {
     return [];
   }
 }
 
-const size = (text) => new TextEncoder().encode(text).length;
+const byteLength = (text) => new TextEncoder().encode(text).length;
 
 // Add the time to each line of the text at `offset`.
-function timed(lines, offset, index) {
-  let [at, number] = [offset, 0];
+function addTimes(lines, offset, index) {
+  let [position, entry] = [offset, 0];
   return lines.map((line) => {
-    while (index[number + 1]?.[0] <= at) number += 1;
-    at += size(line) + 1;
-    return [index[number]?.[1] ?? null, line];
+    while (index[entry + 1]?.[0] <= position) entry += 1;
+    position += byteLength(line) + 1;
+    return [index[entry]?.[1] ?? null, line];
   });
 }
 
 export class Output {
   #panes = ["log", "log-2"].map((id) => new Pane(byId(id), byId(`${id}-state`)));
-  #searched = false;
+  #isSearch = false;
   task = "";
 
   // Read the selected files of `task`, or of all `tasks`.
@@ -200,21 +202,21 @@ export class Output {
     const files = byId("file").value === "both" ? ["stdout", "stderr"] : [byId("file").value];
     byId("panes").classList.toggle("two", files.length > 1);
     byId("pane-2").hidden = files.length < 2;
-    this.#searched = byId("search").value !== "";
-    const all = byId("all").checked;
-    if (!task && !all) {
+    this.#isSearch = byId("search").value !== "";
+    const isAll = byId("all").checked;
+    if (!task && !isAll) {
       byId("log-state").textContent = "No task selected.";
       return;
     }
-    const length = this.#searched ? MOST : LAST;
-    const launch = all ? "" : byId("launch").value;
-    const common = { task, launch, length, follow: byId("follow").checked, ...(all && { tasks }) };
-    files.forEach((file, index) => this.#panes[index].read({ ...common, file }));
+    const length = this.#isSearch ? SEARCH_READ : FIRST_READ;
+    const launch = isAll ? "" : byId("launch").value;
+    const source = { task, launch, length, follow: byId("follow").checked, ...(isAll && { tasks }) };
+    files.forEach((file, index) => this.#panes[index].read({ ...source, file }));
   }
 
   // The first search reads more of the files with `read`.
   search(read) {
-    if (byId("search").value && !this.#searched) read();
+    if (byId("search").value && !this.#isSearch) read();
     else for (const pane of this.#panes) pane.draw();
   }
 
@@ -224,21 +226,19 @@ export class Output {
 }
 
 // Details of the selected task.
-export function facts(task) {
+export function renderFacts(task) {
   if (!task) return "";
-  const { resources } = task;
-  const gpus = resources.gpus ? `, ${plural(resources.gpus, "GPU")}` : "";
   const rows = [
-    ["state", spoken(task.status)],
+    ["state", labelOf(task.status)],
     ["health", task.healthy === null ? "" : task.healthy ? "healthy" : "unhealthy"],
     ["exit", task.exit_code !== null ? `code ${task.exit_code}` : task.signal !== null ? `signal ${task.signal}` : ""],
     ["agent", task.hostname],
     ["address", task.address],
     ["further ports", (task.more_ports ?? []).join(", ")],
-    ["launched", task.launched_at === null ? "" : `${clock(task.launched_at)}, ${duration(Math.round(Date.now() / 1000 - task.launched_at))} ago`],
+    ["launched", task.launched_at === null ? "" : formatTime(task.launched_at)],
     ["generation", task.generation === null ? "" : String(task.generation)],
-    ["resources", `${number(resources.cpus)} cpus, ${memory(resources.mem)}${gpus}`],
-    ["restarts", task.restarts ? number(task.restarts) : ""],
+    ["resources", task.texts.resources],
+    ["restarts", task.restarts ? formatNumber(task.restarts) : ""],
     ["id", task.id],
     ["message", task.message || task.reason],
   ];
@@ -246,18 +246,18 @@ export function facts(task) {
   return el("dl", { class: "facts" }, rows.filter(([, value]) => value).map(row));
 }
 
-let named = "";
+let listedTasks = "";
 
-// Options of the selects; the names of many tasks are set only when they change.
-export function choices(tasks, chosen) {
+// Set the options of the selects; the names of many tasks are set only when they change.
+export function fillSelects(tasks, selected) {
   const names = tasks.map((task) => task.name);
-  if (names.join() !== named) {
-    named = names.join();
+  if (names.join() !== listedTasks) {
+    listedTasks = names.join();
     byId("task").replaceChildren(...names.map((name) => el("option", { value: name }, name)));
   }
-  if (chosen) byId("task").value = chosen;
-  const earlier = tasks.find((task) => task.name === chosen)?.earlier ?? [];
-  const label = (launch) => `of ${clock(launch.launched_at)} on ${launch.hostname}`;
+  if (selected) byId("task").value = selected;
+  const earlier = tasks.find((task) => task.name === selected)?.earlier ?? [];
+  const label = (launch) => `of ${formatTime(launch.launched_at)} on ${launch.hostname}`;
   const options = earlier.map((launch) => el("option", { value: launch.id, "data-key": launch.id }, label(launch)));
   show(byId("launch"), el("option", { value: "", "data-key": "last" }, "the last"), options.reverse());
   byId("launches").hidden = !earlier.length;

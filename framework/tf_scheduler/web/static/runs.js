@@ -1,130 +1,128 @@
-// Earlier runs of the service, and the comparison of chosen ones: curves, and options that differ.
+// Earlier runs of the service, and the comparison of selected ones: curves, and options that differ.
 
-import { byId, el, show, soft } from "./dom.js";
-import { Refused, get } from "./net.js";
-import { charts } from "./training.js";
-import { clock, duration, number, plural, spoken, tone } from "./words.js";
+import { byId, el, hint, show } from "./dom.js";
+import { describeError, get } from "./net.js";
+import { renderCharts } from "./training.js";
+import { formatTime, pluralize, toneOf } from "./words.js";
 
-const MOST = 6; // runs in a comparison, each with a colour
+const MAX_COMPARED = 6; // runs in a comparison, each with a colour
 const POINTS = 240;
-const BEST = 3; // best values in the list
 
 export class Runs {
-  constructor() {
-    this.listed = null; // answer of v1/tf/runs
-    this.details = new Map(); // id -> answer of v1/tf/runs/ID
-    this.chosen = []; // ids
-    this.trouble = "";
-  }
+  #list = null; // answer of v1/tf/runs
+  #details = new Map(); // id -> answer of v1/tf/runs/ID
+  #selected = []; // ids
+  #error = "";
 
   async read() {
-    await this.try(async () => {
-      this.listed = await get("v1/tf/runs");
-      const known = new Set(this.listed.runs.map((run) => run.id));
-      this.chosen = this.chosen.filter((id) => known.has(id));
-      for (const run of this.listed.runs) if (run.current) this.details.delete(run.id);
-      await this.fill();
+    await this.#attempt(async () => {
+      this.#list = await get("v1/tf/runs");
+      const ids = new Set(this.#list.runs.map((run) => run.id));
+      this.#selected = this.#selected.filter((id) => ids.has(id));
+      for (const run of this.#list.runs) if (run.current) this.#details.delete(run.id);
+      await this.#readDetails();
     });
   }
 
-  async choose(id, wanted) {
-    this.chosen = this.chosen.filter((other) => other !== id);
-    if (wanted) this.chosen.push(id);
-    this.draw();
-    await this.try(() => this.fill());
+  async select(id, isSelected) {
+    this.#selected = this.#selected.filter((other) => other !== id);
+    if (isSelected) this.#selected.push(id);
+    this.#draw();
+    await this.#attempt(() => this.#readDetails());
   }
 
-  async fill() {
-    const missing = this.chosen.filter((id) => !this.details.has(id));
+  async #readDetails() {
+    const missing = this.#selected.filter((id) => !this.#details.has(id));
     const path = (id) => `v1/tf/runs/${encodeURIComponent(id)}?points=${POINTS}`;
-    await Promise.all(missing.map(async (id) => this.details.set(id, await get(path(id)))));
+    await Promise.all(missing.map(async (id) => this.#details.set(id, await get(path(id)))));
   }
 
-  async try(work) {
+  async #attempt(work) {
     try {
       await work();
-      this.trouble = "";
+      this.#error = "";
     } catch (error) {
-      this.trouble = error instanceof Refused ? error.message : "The scheduler does not answer.";
+      this.#error = describeError(error);
     }
-    this.draw();
+    this.#draw();
   }
 
-  draw() {
-    const runs = this.listed?.runs ?? [];
-    show(byId("runs"), this.trouble ? el("p", { class: "wrong" }, this.trouble) : "", this.listed ? this.list(runs) : "");
-    const compared = runs.filter((run) => this.chosen.includes(run.id) && this.details.has(run.id));
-    const named = compared.map((run, index) => ({ ...this.details.get(run.id), name: name(run, index), letter: letter(index) }));
-    show(byId("compare"), named.length > 1 ? comparison(named) : runs.length > 1 ? soft("Select runs to compare them.") : "");
+  #draw() {
+    const runs = this.#list?.runs ?? [];
+    show(byId("runs"), this.#error ? el("p", { class: "error" }, this.#error) : "", this.#list ? this.#renderList(runs) : "");
+    const compared = runs.filter((run) => this.#selected.includes(run.id) && this.#details.has(run.id));
+    const named = compared.map((run, index) => ({ ...this.#details.get(run.id), name: nameOf(run, index), letter: letterOf(index) }));
+    show(byId("compare"), named.length > 1 ? renderComparison(named) : runs.length > 1 ? hint("Select runs to compare them.") : "");
   }
 
-  list(runs) {
-    const { problem, unreadable, store } = this.listed;
-    const head = ["run", "result", "time", "step", "loss", "best", "note"];
-    const cells = head.map((title) => el("th", { role: "columnheader", scope: "col" }, title));
-    const from = store ? `Runs of this service in ${store}.` : "Runs of this service on this machine.";
+  #renderList(runs) {
+    const { problem, unreadable, store } = this.#list;
+    const titles = ["run", "result", "time", "step", "loss", "best", "note"];
+    const cells = titles.map((title) => el("th", { role: "columnheader", scope: "col" }, title));
+    const origin = store ? `Runs of this service in ${store}.` : "Runs of this service on this machine.";
     return [
-      problem ? el("p", { class: "wrong", "data-key": "problem" }, problem) : "",
-      unreadable ? el("p", { class: "soft", "data-key": "unreadable" }, `${plural(unreadable, "file")} in ${store} cannot be read.`) : "",
+      problem ? el("p", { class: "error", "data-key": "problem" }, problem) : "",
+      unreadable ? el("p", { class: "soft", "data-key": "unreadable" }, `${pluralize(unreadable, "file")} in ${store} cannot be read.`) : "",
       runs.length
         ? el(
             "table",
             { role: "table", "aria-label": "Runs", "data-key": "table" },
             el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, cells)),
-            el("tbody", { role: "rowgroup" }, runs.map((run) => this.row(run))),
+            el("tbody", { role: "rowgroup" }, runs.map((run) => this.#renderRow(run))),
           )
-        : soft("No runs yet."),
-      runs.length ? el("p", { class: "soft", "data-key": "from" }, from) : "",
+        : hint("No runs yet."),
+      runs.length ? el("p", { class: "soft", "data-key": "origin" }, origin) : "",
     ];
   }
 
-  row(run) {
+  #renderRow(run) {
     const cell = (title, ...content) => el("td", { role: "cell", class: `in-${title}`, "data-name": title }, content);
-    const full = this.chosen.length >= MOST && !this.chosen.includes(run.id);
-    const box = { type: "checkbox", "data-run": run.id, "aria-label": `Compare ${run.id}`, ...(full ? { disabled: "" } : {}) };
-    const best = Object.entries(run).filter(([key, value]) => key.startsWith("best_") && value !== null);
+    const isFull = this.#selected.length >= MAX_COMPARED && !this.#selected.includes(run.id);
+    const box = { type: "checkbox", "data-run": run.id, "aria-label": `Compare ${run.id}`, ...(isFull ? { disabled: "" } : {}) };
     return el(
       "tr",
       { role: "row", "data-key": run.id },
-      cell("task", el("label", { class: "check" }, el("input", box), run.current ? "this run" : clock(run.submitted))),
-      cell("state", el("span", { class: `status ${tone(run.state)}`, title: run.reason }, spoken(run.state).toUpperCase())),
-      cell("time", duration(run.seconds)),
-      cell("step", number(run.last_step)),
-      cell("loss", number(run.last_loss)),
-      cell("best", best.slice(0, BEST).map(([key, value]) => `${key.slice(5)} ${number(value)}`).join(", ") || "–"),
+      cell("task", el("label", { class: "check" }, el("input", box), labelOfRun(run))),
+      cell("state", el("span", { class: `status ${toneOf(run.state)}`, title: run.reason }, run.state.toUpperCase())),
+      ["time", "step", "loss", "best"].map((name) => cell(name, run.texts[name])),
       cell("note", run.note || "–"),
     );
   }
 }
 
-const letter = (index) => String.fromCharCode(65 + index);
-const name = (run, index) => `${letter(index)}: ${run.current ? "this run" : clock(run.submitted)}`;
+const labelOfRun = (run) => (run.current ? "this run" : formatTime(run.submitted));
+const letterOf = (index) => String.fromCharCode(65 + index);
+const nameOf = (run, index) => `${letterOf(index)}: ${labelOfRun(run)}`;
 
-function comparison(runs) {
-  const lines = runs.map((run) => ({ name: run.name, metrics: Object.assign({}, ...run.points.map(values)), points: run.points.map(point) }));
-  const curves = charts({ tasks: lines }, { across: "step", smoothing: 0 });
+function renderComparison(runs) {
+  const lines = runs.map((run) => ({ name: run.name, points: run.points.map(toPoint) }));
+  const withMetrics = lines.map((line) => ({ ...line, metrics: Object.assign({}, ...line.points.map((point) => point.metrics)) }));
+  const charts = renderCharts({ tasks: withMetrics }, { across: "step", smoothing: 0 });
   return [
     el("h3", { "data-key": "title" }, "Comparison"),
-    curves.some(Boolean) ? el("div", { class: "charts", "data-key": "charts" }, curves) : soft("These runs have no curves."),
-    differences(runs),
+    charts.some(Boolean) ? el("div", { class: "charts", "data-key": "charts" }, charts) : hint("These runs have no curves."),
+    renderDifferences(runs),
   ];
 }
 
 // A speed in steps and one in examples are different curves.
-const values = ({ metrics, speed, unit }) => (unit === "examples" && speed !== null ? { ...metrics, "examples a second": speed } : metrics);
-const point = (one) => ({ ...one, metrics: values(one), steps_per_second: one.unit === "steps" ? one.speed : null });
+function toPoint(point) {
+  const isExamples = point.unit === "examples" && point.speed !== null;
+  const metrics = isExamples ? { ...point.metrics, "examples a second": point.speed } : point.metrics;
+  return { ...point, metrics, steps_per_second: point.unit === "steps" ? point.speed : null };
+}
 
-function differences(runs) {
-  const words = (value) => (value === undefined ? "default" : typeof value === "string" ? value : JSON.stringify(value));
+function renderDifferences(runs) {
+  const textOf = (value) => (value === undefined ? "default" : typeof value === "string" ? value : JSON.stringify(value));
   const options = [...new Set(runs.flatMap((run) => Object.keys(run.options)))];
-  const differ = options.filter((option) => new Set(runs.map((run) => words(run.options[option]))).size > 1);
-  if (!differ.length) return soft("Their options are the same.");
+  const differences = options.filter((option) => new Set(runs.map((run) => textOf(run.options[option]))).size > 1);
+  if (!differences.length) return hint("Their options are the same.");
   const row = (option) =>
     el(
       "div",
       { "data-key": option },
       el("dt", {}, option),
-      runs.map((run) => el("dd", {}, el("b", {}, `${run.letter}: `), words(run.options[option]))),
+      runs.map((run) => el("dd", {}, el("b", {}, `${run.letter}: `), textOf(run.options[option]))),
     );
-  return el("div", { class: "settings", "data-key": "options" }, el("h3", {}, "Options that differ"), el("dl", {}, differ.map(row)));
+  return el("div", { class: "settings", "data-key": "options" }, el("h3", {}, "Options that differ"), el("dl", {}, differences.map(row)));
 }

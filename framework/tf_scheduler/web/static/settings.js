@@ -1,43 +1,37 @@
 // Options of the service: those that differ from the defaults, then what each job gets.
 
-import { el, soft } from "./dom.js";
-import { clock, memory, number } from "./words.js";
+import { el, hint } from "./dom.js";
+import { formatNumber, formatTime } from "./words.js";
 
-export function settings(target) {
-  const own = flat(target.options ?? {});
-  const rejected = (target.rejected ?? []).map((text) => el("p", { class: "wrong" }, text));
-  const changed = (target.changed ?? []).map(({ option, old, new: now }) => [option, `${words(old)} → ${words(now)}`]);
+export function renderSettings(target) {
+  const options = flatten(target.options ?? {});
+  const rejected = (target.rejected ?? []).map((text) => el("p", { class: "error" }, text));
+  const changes = (target.changed ?? []).map((change) => [change.option, `${textOf(change.old)} → ${textOf(change.new)}`]);
   return [
-    rejected.length ? [soft("The new options were rejected; the service runs with these."), rejected] : "",
-    own.length ? list("Options that differ from the defaults", own) : soft("All options have their defaults."),
-    changed.length ? list(`Changed by the update of ${clock(target.at)}`, changed) : "",
-    (target["pod-specs"] ?? []).map((pod) => list(`${pod.type} (${number(pod.count)})`, job(pod))),
-    soft("All other options have the defaults of docs/reference/options.md. Secrets are masked."),
+    rejected.length ? [hint("The new options were rejected; the service runs with these."), rejected] : "",
+    options.length ? renderList("Options that differ from the defaults", options) : hint("All options have their defaults."),
+    changes.length ? renderList(`Changed by the update of ${formatTime(target.at)}`, changes) : "",
+    (target["pod-specs"] ?? []).map((pod) => renderList(`${pod.type} (${formatNumber(pod.count)})`, jobRows(pod))),
+    hint("All other options have the defaults of docs/reference/options.md. Secrets are masked."),
   ];
 }
 
 // Nested options -> rows such as `worker.count`, `4`.
-function flat(options, before = "") {
+function flatten(options, prefix = "") {
   return Object.entries(options).flatMap(([name, value]) =>
     value !== null && typeof value === "object" && !Array.isArray(value)
-      ? flat(value, `${before}${name}.`)
-      : [[before + name, words(value)]],
+      ? flatten(value, `${prefix}${name}.`)
+      : [[prefix + name, textOf(value)]],
   );
 }
 
-const words = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+const textOf = (value) => (typeof value === "string" ? value : JSON.stringify(value));
 
-function job({ image, user, "placement-rule": rules, "task-specs": [task] }) {
-  const amounts = new Map(
-    task["resource-set"]["resource-specifications"].map(({ name, value }) => [name, value.scalar.value]),
-  );
+function jobRows({ image, user, resources, "placement-rule": rules, "task-specs": [task] }) {
   const environment = Object.entries(task["command-spec"].environment ?? {});
   return [
     ["command", task["command-spec"].value],
-    ["cpus", number(amounts.get("cpus") ?? 0)],
-    ["mem", memory(amounts.get("mem") ?? 0)],
-    ["disk", memory(amounts.get("disk") ?? 0)],
-    ["gpus", number(amounts.get("gpus") ?? 0)],
+    ["resources", resources],
     ["image", image],
     ["user", user],
     ["placement", rules.join(", ")],
@@ -45,7 +39,7 @@ function job({ image, user, "placement-rule": rules, "task-specs": [task] }) {
   ].filter(([, value]) => value);
 }
 
-function list(title, rows) {
+function renderList(title, rows) {
   const row = ([name, value]) => el("div", { "data-key": name }, el("dt", {}, name), el("dd", {}, value));
   return el("div", { "data-key": title, class: "settings" }, el("h3", {}, title), el("dl", {}, rows.map(row)));
 }
