@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from tf_executor.contract.http import is_loopback
 from tf_scheduler.model.offer import authenticates_executors
+from tf_scheduler.model.secrets import find_neighbours
 
 from .facts import (
     AgentFacts,
@@ -16,6 +17,7 @@ from .facts import (
     CertificateFacts,
     Facts,
     LaptopFacts,
+    MasterFacts,
     ServiceFacts,
     StoreFacts,
     Unknown,
@@ -51,12 +53,13 @@ def _unchecked(unknown: Unknown) -> Finding:
     return Finding(Level.NOT_CHECKED, unknown.reason)
 
 
-def _of(fact: str, judge: Callable[[Any], Finding]) -> Callable[[Facts], Finding]:
-    """Judge one of the facts; not checked if it is unknown."""
+def _of(judge: Callable[..., Finding], *names: str) -> Callable[[Facts], Finding]:
+    """Judge some of the facts; not checked if one of them is unknown."""
 
     def check(facts: Facts) -> Finding:
-        value = getattr(facts, fact)
-        return _unchecked(value) if isinstance(value, Unknown) else judge(value)
+        values = [getattr(facts, name) for name in names]
+        unknown = [value for value in values if isinstance(value, Unknown)]
+        return _unchecked(unknown[0]) if unknown else judge(*values)
 
     return check
 
@@ -72,29 +75,19 @@ def _names(items: Iterable[_Item]) -> str:
     return ", ".join(texts[:_MAX_NAMES]) + more
 
 
-def _has_secrets(facts: Facts) -> bool:
-    if isinstance(facts.options, Unknown):
-        return False
-    service = facts.options["service"]
-    key = service["gcs_key"] or service["use_gcs_key_secret"] or service["security"]["kerberos"]["enabled"]
-    return bool(facts.options["secrets"] or key)
-
-
 # --- Security
 
 
-def executor_login(facts: Facts) -> Finding:
+def executor_login(agents: tuple[AgentFacts, ...], has_secrets: bool) -> Finding:
     """Without a login any process of an agent can take an executor's place."""
-    if isinstance(facts.agents, Unknown):
-        return _unchecked(facts.agents)
     remedy = "start the agents with --authenticate_http_executors and --jwt_secret_key=FILE"
-    off = [agent.hostname for agent, flags in _flags(facts.agents) if not authenticates_executors(flags)]
-    if off and _has_secrets(facts):
+    off = [agent.hostname for agent, flags in _flags(agents) if not authenticates_executors(flags)]
+    if off and has_secrets:
         message = f"any process of these agents can take the secrets of a task that starts there: {_names(off)}"
         return Finding(Level.RED, message, remedy)
     if off:
         return Finding(Level.YELLOW, f"these agents do not authenticate executors: {_names(off)}", remedy)
-    return _silent_agents(facts.agents) or _green("the agents authenticate executors")
+    return _silent_agents(agents) or _green("the agents authenticate executors")
 
 
 def _flags(agents: Iterable[AgentFacts]) -> Iterator[tuple[AgentFacts, Mapping[str, str]]]:
@@ -104,9 +97,8 @@ def _flags(agents: Iterable[AgentFacts]) -> Iterator[tuple[AgentFacts, Mapping[s
             yield agent, agent.flags
 
 
-def _silent_agents(agents: Iterable[AgentFacts]) -> Finding | None:
+def _silent_agents(agents: tuple[AgentFacts, ...]) -> Finding | None:
     """Return a finding about agents without flags; None if all answered."""
-    agents = tuple(agents)
     silent = [agent for agent in agents if isinstance(agent.flags, Unknown)]
     if not silent:
         return None if agents else Finding(Level.NOT_CHECKED, "no agent is registered with the master")
@@ -116,36 +108,25 @@ def _silent_agents(agents: Iterable[AgentFacts]) -> Finding | None:
     return Finding(Level.NOT_CHECKED if len(silent) == len(agents) else Level.YELLOW, message, remedy)
 
 
-def shared_user(facts: Facts) -> Finding:
+def shared_user(options: Mapping[str, Any], master: MasterFacts, own: str) -> Finding:
     """Tasks of one user on one agent can read each other's memory and files."""
-    if isinstance(facts.options, Unknown):
-        return _unchecked(facts.options)
-    if isinstance(facts.master, Unknown):
-        return _unchecked(facts.master)
-    user = str(facts.options["service"]["user"])
-    own = _own_id(facts)
-    agents = {agent for item in facts.master.frameworks if item.id == own for _, agent in item.users}
-    others = [(item.name, item.users) for item in facts.master.frameworks if item.id != own]
+    user = str(options["service"]["user"])
+    names = {item.id: item.name for item in master.frameworks}
     remedy = "choose a service.user of its own for each service (a new installation)"
-    shared = [name for name, users in others if any((user, agent) in users for agent in agents)]
-    if shared:
-        message = f"tasks of other frameworks run as user {user} on the same agents: {_names(shared)}"
+    if neighbours := find_neighbours(master.running, own, user):
+        shared = _names(sorted(names[framework] for framework, _ in neighbours))
+        message = f"tasks of other frameworks run as user {user} on the same agents: {shared}"
         return Finding(Level.RED, message, remedy)
-    if elsewhere := [name for name, users in others if any(user == other for other, _ in users)]:
+    others = (task.framework for task in master.running if task.user == user and task.framework != own)
+    if elsewhere := sorted(names[framework] for framework in others):
         message = f"tasks of other frameworks run as user {user} on other agents: {_names(elsewhere)}"
         return Finding(Level.YELLOW, message, remedy)
     return _green(f"no task of another framework runs as user {user}")
 
 
-def _own_id(facts: Facts) -> str:
-    return "" if isinstance(facts.service, Unknown) else facts.service.framework_id
-
-
-def isolation(facts: Facts) -> Finding:
+def isolation(agents: tuple[AgentFacts, ...], has_secrets: bool) -> Finding:
     """Executors should not be root, and tasks with secrets should not see each other."""
-    if isinstance(facts.agents, Unknown):
-        return _unchecked(facts.agents)
-    answered = list(_flags(facts.agents))
+    answered = list(_flags(agents))
     fixed = [agent for agent, flags in answered if flags.get("switch_user") == "false"]
     as_root = [agent.hostname for agent in fixed if agent.runs_as_root is not False]
     open_processes = [
@@ -157,7 +138,7 @@ def isolation(facts: Facts) -> Finding:
     if as_root:
         problems.append(f"executors run as the user of the agent, usually root: {_names(as_root)}")
         remedies.append("start these agents with --switch_user")
-    if open_processes and _has_secrets(facts):
+    if open_processes and has_secrets:
         problems.append(f"processes of a task with secrets are visible to other tasks: {_names(open_processes)}")
         remedies.append("add namespaces/pid to --isolation of these agents")
     if problems:
@@ -165,7 +146,7 @@ def isolation(facts: Facts) -> Finding:
     if fixed:
         message = f"tasks of all services run as the user of the agent: {_names(agent.hostname for agent in fixed)}"
         return Finding(Level.YELLOW, message, "run the agents as root with --switch_user")
-    return _silent_agents(facts.agents) or _green("the agents run executors as the task's user")
+    return _silent_agents(agents) or _green("the agents run executors as the task's user")
 
 
 def zookeeper_acl(store: StoreFacts) -> Finding:
@@ -219,7 +200,7 @@ def _plain_secrets(facts: Facts) -> Iterator[Finding]:
     if isinstance(facts.options, Unknown):
         return
     options, url = facts.options, _delivery_url(facts)
-    if _has_secrets(facts) and not url.startswith("https://") and not is_loopback(url):
+    if facts.has_secrets and not url.startswith("https://") and not is_loopback(url):
         place = f"from {url}" if url else "because the API has no certificate"
         remedy = "set api.certificate_file and api.key_file, or an https URL in secret_delivery.url"
         yield Finding(Level.RED, f"tasks get their secrets unencrypted, {place}", remedy)
@@ -251,17 +232,13 @@ def _certificate(certificate: CertificateFacts) -> Finding:
 # --- Cluster and service
 
 
-def same_name(facts: Facts) -> Finding:
+def same_name(master: MasterFacts, options: Mapping[str, Any], own: str) -> Finding:
     """Another framework of the name runs its tasks next to those of the service."""
-    if isinstance(facts.master, Unknown):
-        return _unchecked(facts.master)
-    if isinstance(facts.options, Unknown):
-        return _unchecked(facts.options)
-    name = str(facts.options["service"]["name"])
-    others = [item.id for item in facts.master.frameworks if item.name == name and item.id != _own_id(facts)]
+    name = str(options["service"]["name"])
+    others = [item.id for item in master.frameworks if item.name == name and item.id != own]
     if not others:
         return _green(f"no other framework has the name {name}")
-    if _own_id(facts):
+    if own:
         remedy = f"tear the other framework down (docs/how-to/troubleshooting.md), for example {others[0]}"
         return Finding(Level.RED, f"other frameworks have the name {name}: {_names(others)}", remedy)
     remedy = "choose another service.name, or uninstall that service; if it is this service, pass its --url"
@@ -456,25 +433,25 @@ class Check:
 
 
 CHECKS = (
-    Check("executor_login", "executor authentication", executor_login, is_security=True),
-    Check("shared_user", "shared user", shared_user, is_security=True),
-    Check("isolation", "root executors, isolation", isolation, is_security=True),
-    Check("zookeeper_acl", "ZooKeeper ACL", _of("store", zookeeper_acl), is_security=True),
+    Check("executor_login", "executor authentication", _of(executor_login, "agents", "has_secrets"), is_security=True),
+    Check("shared_user", "shared user", _of(shared_user, "options", "master", "own_id"), is_security=True),
+    Check("isolation", "root executors, isolation", _of(isolation, "agents", "has_secrets"), is_security=True),
+    Check("zookeeper_acl", "ZooKeeper ACL", _of(zookeeper_acl, "store"), is_security=True),
     Check("open_api", "open API", open_api, is_security=True),
     Check("tls", "TLS", tls, is_security=True),
-    Check("same_name", "frameworks of the same name", same_name),
+    Check("same_name", "frameworks of the same name", _of(same_name, "master", "options", "own_id")),
     Check("clock", "clocks", clock),
-    Check("refused_calls", "refused calls", _of("service", refused_calls)),
-    Check("leftovers", "launches that may still run", _of("service", leftovers)),
+    Check("refused_calls", "refused calls", _of(refused_calls, "service")),
+    Check("leftovers", "launches that may still run", _of(leftovers, "service")),
     Check("failing_agents", "agents that drop launches", failing_agents),
-    Check("artefacts", "artefacts", _of("artefacts", artefacts)),
-    Check("ports", "ports", _of("laptop", ports)),
-    Check("memory", "memory", _of("laptop", memory)),
-    Check("disk", "disk space", _of("laptop", disk)),
-    Check("python", "Python", _of("laptop", python)),
-    Check("libraries", "libraries", _of("laptop", libraries)),
-    Check("training", "TensorFlow", _of("laptop", training)),
-    Check("gpus", "GPUs", _of("laptop", gpus)),
+    Check("artefacts", "artefacts", _of(artefacts, "artefacts")),
+    Check("ports", "ports", _of(ports, "laptop")),
+    Check("memory", "memory", _of(memory, "laptop")),
+    Check("disk", "disk space", _of(disk, "laptop")),
+    Check("python", "Python", _of(python, "laptop")),
+    Check("libraries", "libraries", _of(libraries, "laptop")),
+    Check("training", "TensorFlow", _of(training, "laptop")),
+    Check("gpus", "GPUs", _of(gpus, "laptop")),
 )
 
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tf_scheduler.model.secrets import RunningTask
+
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
@@ -24,8 +26,6 @@ class FrameworkFacts:
     id: str
     name: str
     webui_url: str
-    #: Users and agent ids of its live tasks.
-    users: frozenset[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,7 @@ class MasterFacts:
     url: str
     clock_offset: float | None
     frameworks: tuple[FrameworkFacts, ...]
+    running: frozenset[RunningTask] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,3 +144,17 @@ class Facts:
     certificates: tuple[CertificateFacts, ...]
     service: ServiceFacts | Unknown
     artefacts: tuple[ArtefactFacts, ...] | Unknown
+
+    @property
+    def own_id(self) -> str:
+        """Return the id of the service's framework; empty if unknown."""
+        return "" if isinstance(self.service, Unknown) else self.service.framework_id
+
+    @property
+    def has_secrets(self) -> bool:
+        """Return whether tasks get secrets, according to the options."""
+        if isinstance(self.options, Unknown):
+            return False
+        service = self.options["service"]
+        key = service["gcs_key"] or service["use_gcs_key_secret"] or service["security"]["kerberos"]["enabled"]
+        return bool(self.options["secrets"] or key)

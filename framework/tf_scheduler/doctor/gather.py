@@ -12,17 +12,19 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 from dcos_command.client import ServiceClient, api_path
 from dcos_command.errors import CommandError, RefusedError
 from mesos_client.http import MALFORMED
-from mesos_client.masters import Leader, ZooKeeperUrl, parse_masters
+from mesos_client.masters import Leader, MasterList, ZooKeeperUrl, parse_masters
 from tf_executor.contract.http import HttpReply, is_loopback
 from tf_scheduler.errors import SchedulerError
+from tf_scheduler.mesos.neighbours import find_running
 from tf_scheduler.mesos.offer_gate import parse_flags
 
 from .facts import (
@@ -160,16 +162,20 @@ def _master(subject: Subject) -> Cluster:
 
 
 def _cluster(access: Access, reply: HttpReply, state: Any) -> Cluster:
-    frameworks = tuple(_framework(item) for item in state["frameworks"] if not item.get("completed"))
+    live = [item for item in state["frameworks"] if not item.get("completed")]
+    frameworks = tuple(FrameworkFacts(item["id"], item["name"], item.get("webui_url", "")) for item in live)
     agents = tuple(
         (item["id"], item["hostname"], _agent_access(access, item["id"], item["pid"])) for item in state["slaves"]
     )
-    return Cluster(MasterFacts(access.url, offset_of(reply), frameworks), agents)
+    tasks = [_operator_task(task) for item in live for task in item["tasks"]]
+    running = frozenset(find_running({"tasks": tasks}, {item["id"]: item["user"] for item in live}))
+    return Cluster(MasterFacts(access.url, offset_of(reply), frameworks, running), agents)
 
 
-def _framework(item: Document) -> FrameworkFacts:
-    users = frozenset((task.get("user") or item["user"], task["slave_id"]) for task in item["tasks"])
-    return FrameworkFacts(item["id"], item["name"], item.get("webui_url", ""), users)
+def _operator_task(task: Document) -> Document:
+    """Return a task of /state in the form of the operator API."""
+    ids = {"framework_id": {"value": task["framework_id"]}, "agent_id": {"value": task["slave_id"]}}
+    return {**task, **ids}
 
 
 def _is_on_dcos(subject: Subject) -> bool:
@@ -211,9 +217,10 @@ def _leading(masters: Sequence[Access]) -> tuple[Access, HttpReply]:
             reply = send(access, "/state")
             location = reply.headers.get("Location")
             if reply.status == _REDIRECTED and location and not access.headers:
+                leading = MasterList([access.url])
                 with reading(access.url):
-                    leader = urlsplit(urljoin(access.url, location))
-                access = replace(access, url=f"{leader.scheme}://{leader.netloc}")
+                    leading.follow(access.url, location)
+                access = replace(access, url=leading.current or access.url)
                 reply = send(access, "/state")
             return access, reply
         except FactError as error:
@@ -257,7 +264,7 @@ def _agent_access(master: Access, agent_id: str, pid: str) -> Access:
 
 def _agents(cluster: Cluster, service: ServiceFacts | Unknown, pool: ThreadPoolExecutor) -> tuple[AgentFacts, ...]:
     own = "" if isinstance(service, Unknown) else service.framework_id
-    used = {agent for item in cluster.facts.frameworks if item.id == own for _, agent in item.users}
+    used = {task.agent for task in cluster.facts.running if task.framework == own}
     agents = sorted(cluster.agents, key=lambda agent: (agent[0] not in used, agent[1]))[:_MAX_AGENTS]
     return tuple(pool.map(lambda agent: _agent(*agent), agents))
 
@@ -269,7 +276,11 @@ def _agent(agent_id: str, hostname: str, access: Access) -> AgentFacts:
     return AgentFacts(agent_id, hostname, flags, offset, runs_as_root(access.url))
 
 
-_LISTENS = "0A"  # state of a socket in /proc/net/tcp
+def listening_sockets(table: str = "tcp") -> Iterator[Sequence[str]]:
+    """Yield the fields of listening sockets (proc(5)); none except on Linux."""
+    with suppress(OSError):
+        rows = map(str.split, Path("/proc/net", table).read_text().splitlines())
+        yield from (fields for fields in rows if fields[3] == "0A")
 
 
 def runs_as_root(url: str) -> bool | None:
@@ -279,14 +290,9 @@ def runs_as_root(url: str) -> bool | None:
         return None
     try:
         address = f"{socket.inet_aton(parts.hostname or '')[::-1].hex().upper()}:{parts.port:04X}"
-        lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
-    except OSError:  # a name, IPv6, or a system other than Linux
+    except OSError:  # a name, or IPv6
         return None
-    for line in lines:
-        fields = line.split()
-        if fields[1] == address and fields[3] == _LISTENS:
-            return fields[7] == "0"
-    return None
+    return next((fields[7] == "0" for fields in listening_sockets() if fields[1] == address), None)
 
 
 # --- State store

@@ -16,6 +16,7 @@ from typing import Any
 from mesos_client.http import MALFORMED
 from mesos_client.results import SendResult, Sent
 from tf_scheduler.model.events import Event, FrameworksWait, SharedUserFound
+from tf_scheduler.model.secrets import RunningTask, find_neighbours
 from tf_scheduler.model.spec import ServiceSpec
 
 log = logging.getLogger(__name__)
@@ -34,24 +35,15 @@ def shares_secrets(spec: ServiceSpec) -> bool:
     return any(item.is_for(job.group) for item in spec.secrets for job in spec.jobs if not job.image and job.count)
 
 
-def find_neighbours(
-    tasks: Mapping[str, Any], users: Mapping[str, str], own: str, user: str
-) -> frozenset[tuple[str, str]]:
-    """Return (framework, agent) of the user's tasks, on agents with a task of `own`.
+def find_running(tasks: Mapping[str, Any], users: Mapping[str, str]) -> Iterator[RunningTask]:
+    """Yield the tasks that may run next to others.
 
     `tasks`: content of GET_TASKS; `users`: framework -> user of its tasks that name none, which Mesos does not fill in.
     """
-    running = set(_running(tasks, users))
-    used = {agent for framework, agent, _ in running if framework == own}
-    return frozenset(item[:2] for item in running if item[0] != own and item[1] in used and item[2] == user)
-
-
-def _running(tasks: Mapping[str, Any], users: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield framework, agent and user of each task that may run next to others."""
     for item in (*tasks.get("tasks", ()), *tasks.get("unreachable_tasks", ())):
         if item.get("state") in _RUNNING and item.get("container", {}).get("type") != _ISOLATED:
             framework = item["framework_id"]["value"]
-            yield framework, item["agent_id"]["value"], item.get("user") or users.get(framework, "")
+            yield RunningTask(framework, item["agent_id"]["value"], item.get("user") or users.get(framework, ""))
 
 
 class MasterWatch:
@@ -116,7 +108,8 @@ class NeighbourWatch(MasterWatch):
         if not isinstance(reply, Sent):
             return
         users = {key: info.get("user", "") for key, info in frameworks.items()}
-        neighbours = find_neighbours(reply.answer.get("get_tasks", {}), users, self._own() or "", self._user)
+        running = set(find_running(reply.answer.get("get_tasks", {}), users))
+        neighbours = find_neighbours(running, self._own() or "", self._user)
         if added := neighbours - self._reported:
             agents = self._infos("AGENT")
             named = (

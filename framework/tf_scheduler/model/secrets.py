@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from .ids import AgentId, TaskId, UnixTime, name_of
 
@@ -117,6 +118,24 @@ class SecretExposure:
             f"{name_of(self.launch)} {self.why}; change the secrets at their sources, restart the tasks that use them, "
             "then run `dcos-tensorflow secrets acknowledge`"
         )
+
+
+class RunningTask(NamedTuple):
+    """Where a task of any framework may run, and as which user."""
+
+    framework: str
+    agent: str
+    user: str
+
+
+def find_neighbours(running: Collection[RunningTask], own: str, user: str) -> frozenset[tuple[str, str]]:
+    """Return (framework, agent) of the user's tasks, on agents with a task of `own`."""
+    used = {task.agent for task in running if task.framework == own}
+    return frozenset(
+        (task.framework, task.agent)
+        for task in running
+        if task.framework != own and task.agent in used and task.user == user
+    )
 
 
 @dataclass(frozen=True, slots=True)

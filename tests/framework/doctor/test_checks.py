@@ -24,6 +24,7 @@ from tf_scheduler.doctor.facts import (
     StoreFacts,
     Unknown,
 )
+from tf_scheduler.model.secrets import RunningTask
 from tf_scheduler.options.load import resolve
 
 NOW = 1_800_000_000.0
@@ -41,7 +42,8 @@ def options(**sections: Any) -> Mapping[str, Any]:
     return resolve({"service": service, **sections})
 
 
-OWN = FrameworkFacts("id-1", "mnist", "http://10.0.0.9:8080", frozenset({("trainer", "S0")}))
+OWN = FrameworkFacts("id-1", "mnist", "http://10.0.0.9:8080")
+OWN_TASK = RunningTask("id-1", "S0", "trainer")
 SERVICE = ServiceFacts("mnist", "http://10.0.0.9:8080", "id-1", "", (), (), (), ())
 TF = {"tensorflow_cpu": "2.21.0", "keras": "3.15.1", "tf_keras": "2.21.0"}
 TF_3 = {"tensorflow": "2.21.0"}
@@ -51,7 +53,7 @@ GOOD = Facts(
     now=NOW,
     options=options(),
     laptop=LAPTOP,
-    master=MasterFacts("http://10.0.0.1:5050", 0.4, (OWN,)),
+    master=MasterFacts("http://10.0.0.1:5050", 0.4, (OWN,), frozenset({OWN_TASK})),
     agents=(AgentFacts("S0", "agent-1", SAFE_FLAGS, -0.4), AgentFacts("S1", "agent-2", SAFE_FLAGS, 1.0)),
     store=StoreFacts("zk://10.0.0.1:2181", is_open=False, has_credentials=True),
     api=ApiFacts("https://10.0.0.9:8080", 401),
@@ -68,15 +70,16 @@ def agents(**flags: str) -> tuple[AgentFacts, ...]:
 
 
 def others(user: str, agent: str, name: str = "spark") -> MasterFacts:
-    other = FrameworkFacts("id-2", name, "", frozenset({(user, agent)}))
-    return MasterFacts("http://10.0.0.1:5050", 0.0, (OWN, other))
+    running = frozenset({OWN_TASK, RunningTask("id-2", agent, user)})
+    return MasterFacts("http://10.0.0.1:5050", 0.0, (OWN, FrameworkFacts("id-2", name, "")), running)
 
 
-GOOD_MASTER = others("other", "S1")
 #: Two frameworks of one name, of which only the first shares the user.
-TWINS = (
-    FrameworkFacts("id-3", "spark", "", frozenset({("trainer", "S0")})),
-    FrameworkFacts("id-4", "spark", "", frozenset({("other", "S0")})),
+TWINS = MasterFacts(
+    "http://10.0.0.1:5050",
+    0.0,
+    (OWN, FrameworkFacts("id-3", "spark", ""), FrameworkFacts("id-4", "spark", "")),
+    frozenset({OWN_TASK, RunningTask("id-3", "S0", "trainer"), RunningTask("id-4", "S0", "other")}),
 )
 
 
@@ -98,7 +101,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("executor_login", {"agents": ()}, "not checked", "no agent"),
     ("shared_user", {"master": others("trainer", "S0")}, "red", "spark"),
     ("shared_user", {"master": others("trainer", "S1")}, "yellow", "spark"),
-    ("shared_user", {"master": replace(GOOD_MASTER, frameworks=(OWN, *TWINS))}, "red", "spark"),
+    ("shared_user", {"master": TWINS}, "red", "spark"),
     ("shared_user", {"master": others("other", "S0")}, "green", "trainer"),
     ("shared_user", {"master": UNKNOWN}, "not checked", "does not answer"),
     ("isolation", {"agents": root_agent(None)}, "red", "root"),

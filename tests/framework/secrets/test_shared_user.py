@@ -20,9 +20,9 @@ from kit.waiting import wait_until
 from mesos_client.results import Failed, SendResult, Sent
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
-from tf_scheduler.mesos.neighbours import DemandWatch, NeighbourWatch, find_neighbours, shares_secrets
+from tf_scheduler.mesos.neighbours import DemandWatch, NeighbourWatch, find_running, shares_secrets
 from tf_scheduler.model.events import SharedUserFound
-from tf_scheduler.model.secrets import SecretSpec
+from tf_scheduler.model.secrets import SecretSpec, find_neighbours
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.zipapp_builder import build_bundle
 
@@ -149,9 +149,8 @@ def test_neighbours_are_live_tasks_of_user_on_used_agents(task, is_neighbour: bo
     """Containers of Docker have their own processes and memory files."""
     tasks = {"tasks": [a_task("own"), task]}
 
-    assert (frozenset({("other", "a-1")}) if is_neighbour else frozenset()) == find_neighbours(
-        tasks, USERS, "own", "nobody"
-    )
+    running = set(find_running(tasks, USERS))
+    assert ({("other", "a-1")} if is_neighbour else set()) == find_neighbours(running, "own", "nobody")
 
 
 @pytest.mark.parametrize(("image", "jobs", "shared"), [("", "", True), ("i", "", False), ("", "chief", False)])

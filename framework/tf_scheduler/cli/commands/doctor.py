@@ -30,7 +30,7 @@ from tf_scheduler.cli.local_run.discovery import resolve_service
 from tf_scheduler.doctor.checks import Check, Finding, Level, judge
 from tf_scheduler.doctor.facts import Unknown
 from tf_scheduler.doctor.files import TIMEOUT
-from tf_scheduler.doctor.gather import Document, Subject, attempt, gather
+from tf_scheduler.doctor.gather import Document, Subject, attempt, gather, listening_sockets
 from tf_scheduler.options.load import resolve
 
 from .local import MASTER_PORT
@@ -167,8 +167,8 @@ def _local_mesos_problem() -> str:
 
 def _taken_ports() -> Iterator[str]:
     """Yield used default ports of `local up`, such as `5050 (nginx, process 12)`."""
-    rows = [line.split() for path in Path("/proc/net").glob("tcp*") for line in path.read_text().splitlines()]
-    inodes = {int(row[1].rpartition(":")[2], 16): row[9] for row in rows if row[3:4] == ["0A"]}  # LISTEN
+    sockets = (*listening_sockets("tcp"), *listening_sockets("tcp6"))
+    inodes = {int(fields[1].rpartition(":")[2], 16): fields[9] for fields in sockets}
     for port in (MASTER_PORT, *range(FIRST_PORT, FIRST_PORT + 300)):
         if not is_free(port):
             yield f"{port}{_process_with(f'socket:[{inodes.get(port)}]')}"
