@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+import api_page
 import options_page
 from step_transitions import TRANSITIONS
 from tf_executor.contract.states import Status, TaskState
@@ -60,7 +61,8 @@ def with_tables(page: str) -> str:
 
 def all_tables() -> Mapping[str, str]:
     """Return the generated parts in Markdown by name."""
-    return {**plan_tables(), **recovery_tables(), **command_tables(), **migration_tables(), **options_page.tables()}
+    own = {**plan_tables(), **recovery_tables(), **command_tables(), **migration_tables()}
+    return {**own, **options_page.tables(), **api_page.tables()}
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

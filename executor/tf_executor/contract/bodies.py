@@ -55,13 +55,16 @@ class EarlierLaunchBody(TypedDict):
 
 
 class _TaskBody(_Member):
+    #: Mesos task state; null before the first status.
     state: Optional[str]
+    #: `state` without `TASK_`; `PENDING` before the launch, `STAGING` before the first status, `PAUSING` or `PAUSED`.
     status: str
     healthy: Optional[bool]
     reason: str
     message: str
     exit_code: Optional[int]
     signal: Optional[int]
+    #: Id of the last launch, null before it, as are the following values of the launch.
     id: Optional[str]
     agent_id: Optional[str]
     hostname: Optional[str]
@@ -71,7 +74,9 @@ class _TaskBody(_Member):
     generation: Optional[int]
     launched_at: Optional[float]
     plan: Optional[str]
+    #: What it asks for, with its executor.
     resources: ResourcesBody
+    #: Reasons why it has not been placed (see `/v1/pending`); empty for a placed task.
     pending: List[str]
 
 
@@ -86,17 +91,21 @@ class TaskTextsBody(TypedDict):
 
 
 class TaskBody(_TaskBody, total=False):
+    #: The resources that it asks for and uses (of the memory, without the executor), as the page shows them.
     texts: TaskTextsBody
     #: Whether it uses nearly all of its memory.
     near_limit: bool
-    #: What the processes of the task use; null until the executor reports it, and after the end but for the peak.
+    #: Resident memory of its processes, measured 3 s after the start and then every 10 s; shared memory counts once.
     memory_used_mb: Optional[float]
+    #: Largest resident memory so far, which remains known after the end.
     memory_peak_mb: Optional[float]
+    #: CPU seconds per second since the last report.
     cpus_used: Optional[float]
-    #: Ports without that of `address`.
+    #: Ports of the last launch without that of `address`.
     more_ports: List[int]
-    #: Number of restarts for its own cause, and the last three earlier launches, oldest first.
+    #: Number of restarts for its own cause.
     restarts: int
+    #: The last three earlier launches, oldest first.
     earlier: List[EarlierLaunchBody]
 
 
@@ -240,16 +249,22 @@ class ProgressBody(_ReportBody, _ProgressBody, total=False):
 
 class JobProgressBody(TypedDict):
     tasks: int
+    #: Number of tasks that report progress.
     reporting: int
+    #: Minimum of the tasks.
     step: Optional[int]
+    #: Maximum of the tasks.
     total: Optional[int]
+    #: Mean of the tasks.
     steps_per_second: Optional[float]
+    #: Sum of the tasks; examples of the whole job count once.
     examples_per_second: Optional[float]
     #: The progress in words; empty if no task reports.
     text: str
 
 
 class _TrainingBody(TypedDict):
+    #: Task that decides the success of the job.
     leader: Optional[str]
     tasks: List[ProgressBody]
     jobs: Dict[str, JobProgressBody]
@@ -272,8 +287,11 @@ class BoardBody(TypedDict):
 
 
 class ResultBody(TypedDict):
+    #: Whether the job has ended and the framework is removed from Mesos.
     over: bool
+    #: `succeeded`, `failed` or `stopped`; null until the result is decided, as are the following values.
     verdict: Optional[JobVerdict]
+    #: The first failure, then the tasks that failed as a consequence.
     reason: Optional[str]
     decided_at: Optional[float]
 
@@ -288,8 +306,11 @@ class PendingTaskBody(TypedDict):
 
 
 class PendingBody(TypedDict):
+    #: Time of the last evaluation of offers; null before the first one.
     evaluated_at: Optional[float]
+    #: Number of offers that were evaluated then.
     offers: int
+    #: Number of their agents.
     agents: int
     tasks: List[PendingTaskBody]
 
@@ -297,7 +318,9 @@ class PendingBody(TypedDict):
 class EventBody(TypedDict):
     number: int
     time: float
+    #: Type of the input that caused the event, for example an offer, a status or a command.
     kind: str
+    #: Task of the event, if any.
     task: Optional[str]
     message: str
     warning: bool
@@ -305,9 +328,13 @@ class EventBody(TypedDict):
 
 class EventsBody(TypedDict):
     events: List[EventBody]
+    #: Number of the oldest stored event.
     first: int
+    #: Number of the newest stored event.
     last: int
+    #: Value of `after` for the next request, at most `last`.
     next: int
+    #: Id of the journal; a reinstalled service has a new journal, whose event numbers start again at 1.
     journal: str
 
 

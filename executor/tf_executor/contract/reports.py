@@ -204,11 +204,11 @@ class Progress:
         "training_seconds_left",
         "Estimated seconds until the end of the training.",
     )
-    #: What `examples` covers, one of EXAMPLES_OF; None: the task.
+    #: What `examples` covers: `task`, or `job`, whose examples count once; None: the task.
     of: str | None = _reported(lambda value: value if value in EXAMPLES_OF else None)
-    #: Origin of the values: REPORT, EVENT_FILES or OUTPUT; None: the program has reported nothing.
+    #: Origin of the values: `report`, `event files` or `output`; None: the program has reported nothing.
     source: str | None = _reported(lambda value: value if value in (REPORT, EVENT_FILES, OUTPUT) else None)
-    #: Name -> value of up to MAX_METRICS further metrics.
+    #: Name -> value of up to 16 further metrics.
     metrics: Mapping[str, float] = field(default_factory=dict)
     #: Value of `step` when the program wrote its last checkpoint.
     saved_step: int | None = _reported(count)

@@ -33,7 +33,13 @@ from .task_files import MAX_PATH, PATH_PATTERN, TaskFileHandler, execute
 _MAX_EVENTS = 1000
 _RUNS_TIMEOUT = 15.0  # seconds
 _LAUNCH = (QueryParameter("launch", "Id of the launch of the task. Default: the last launch.", str, ""),)
-_FOLLOW = QueryParameter("follow", "Stream further data as server-sent events.", bool, False)
+_FOLLOW = QueryParameter(
+    *(
+        "follow",
+        "Stream further data as server-sent events; the header `Accept: text/event-stream` has the same effect.",
+    ),
+    *(bool, False),
+)
 _EVENTS = (
     QueryParameter("after", "Only events with numbers greater than this. Default: the newest events.", int),
     QueryParameter(
@@ -49,7 +55,7 @@ _LOG = (
     ),
     QueryParameter("offset", "Position of the first byte. Default: return the last `length` bytes.", int),
     QueryParameter("length", "Maximum number of bytes.", int, 65_536, 1, 1_048_576),
-    QueryParameter("launch", "Id of an earlier launch of the task. Default: the last launch.", str, ""),
+    QueryParameter("launch", "Id of an earlier launch, in `earlier` of the task. Default: the last launch.", str, ""),
     QueryParameter("binary", "Return `data` in base64, for files that are not text; not in streams.", bool, False),
     _FOLLOW,
 )
