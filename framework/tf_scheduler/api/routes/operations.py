@@ -34,11 +34,10 @@ _MAX_EVENTS = 1000
 _RUNS_TIMEOUT = 15.0  # seconds
 _LAUNCH = (QueryParameter("launch", "Id of the launch of the task. Default: the last launch.", str, ""),)
 _FOLLOW = QueryParameter(
-    *(
-        "follow",
-        "Stream further data as server-sent events; the header `Accept: text/event-stream` has the same effect.",
-    ),
-    *(bool, False),
+    "follow",
+    "Stream further data as server-sent events; the header `Accept: text/event-stream` has the same effect.",
+    bool,
+    False,
 )
 _EVENTS = (
     QueryParameter("after", "Only events with numbers greater than this. Default: the newest events.", int),
