@@ -404,9 +404,9 @@ def _tiles(run: Run) -> Html:
         (str(run.restarts), "restarts"),
         (str(len({launch.generation for launch in run.launches})), "generations"),
     )
-    known = [(value, name) for value, name in results if value != UNKNOWN]
+    tiles = [(value, name) for value, name in results if value != UNKNOWN]
     return tag(
-        "div", [tag("div", tag("b", value), tag("span", name), class_="tile") for value, name in known], class_="tiles"
+        "div", [tag("div", tag("b", value), tag("span", name), class_="tile") for value, name in tiles], class_="tiles"
     )
 
 

@@ -276,11 +276,11 @@ _METRICS_IN_SENTENCE = 3
 def progress_texts(progress: Progress) -> dict[str, str]:
     """Return label -> text of each value that is shown on its own, metrics included."""
     texts = {}
-    for shown in (each for each in PROGRESS_FIELDS if each.label):
-        texts[shown.label] = shown.form(getattr(progress, shown.name))
-        if shown.name == "step":
-            texts[shown.label] = format_part(progress.step, progress.total)
-        if shown.name == "loss":
+    for item in (each for each in PROGRESS_FIELDS if each.label):
+        texts[item.label] = item.form(getattr(progress, item.name))
+        if item.name == "step":
+            texts[item.label] = format_part(progress.step, progress.total)
+        if item.name == "loss":
             texts.update((name, format_number(number)) for name, number in progress.metrics.items())
     return texts
 
@@ -386,8 +386,7 @@ def decode_message(data: bytes, on_problem: OnProblem = lambda _: None) -> Messa
 
 
 def _progress(fields: dict[str, Any]) -> Progress:
-    given = {name: value for name, value in fields.items() if value is not None}
-    return Progress(**given)
+    return Progress(**{name: value for name, value in fields.items() if value is not None})
 
 
 def _message(kind: str, task_id: str, values: Mapping[str, Any]) -> bytes:

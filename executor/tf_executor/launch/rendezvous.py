@@ -107,7 +107,7 @@ class _Server(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def _count(self, is_known: bool) -> int:
-        return sum(known is is_known for known, _ in self._connections.values())
+        return sum(value is is_known for value, _ in self._connections.values())
 
     def shutdown_request(self, request: Any) -> None:
         with self._changed:
@@ -147,10 +147,10 @@ class _Server(ThreadingHTTPServer):
         """
         while not self._is_closed:
             for host in self._addresses:
-                found = _addresses(host)
+                addresses = _addresses(host)
                 with self._changed:
                     # A name server may be away for a moment.
-                    self._addresses[host] = found or self._addresses[host]
+                    self._addresses[host] = addresses or self._addresses[host]
                     self._changed.notify_all()
             with self._changed:
                 self._looked_up, self._is_wanted = time.monotonic(), False

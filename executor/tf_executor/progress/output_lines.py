@@ -103,8 +103,8 @@ class OutputProgress:
         self._pattern_time = 0.0
         for stream in self._streams:
             for line, is_ended in stream.read():
-                if found := self._parse(line, is_ended):
-                    values.update(found, _time=stream.time)
+                if reported := self._parse(line, is_ended):
+                    values.update(reported, _time=stream.time)
         return values
 
     def _match(self, line: str, _is_ended: bool) -> Values:

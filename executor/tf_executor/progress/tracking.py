@@ -124,8 +124,8 @@ class Tracker:
         """Prefer reports, then what is ahead: event files are written late."""
         if source in (self.source, REPORT) or self.source is None:
             return True
-        known = self._values.get("step")
-        is_ahead = step is not None and (known is None or step + (source == EVENT_FILES) > known)
+        latest = self._values.get("step")
+        is_ahead = step is not None and (latest is None or step + (source == EVENT_FILES) > latest)
         return is_ahead and self.source != REPORT
 
     def _estimate_total(self, values: Mapping[str, Any]) -> None:

@@ -157,8 +157,8 @@ def _change(coordinator: Any, members: Members, version: int) -> Dict[str, Any]:
 
 def _find_coordinator() -> Any:
     """Return the program's last ClusterCoordinator, or None while there is none."""
-    alive = (known() for known in reversed(_coordinators))
-    return next((found for found in alive if found is not None), None)
+    coordinators = (reference() for reference in reversed(_coordinators))
+    return next((coordinator for coordinator in coordinators if coordinator is not None), None)
 
 
 def problem_of(coordinator: Any) -> str:
@@ -324,10 +324,10 @@ def _per_worker_values(structure: Any) -> Iterator[Any]:
 
 def _provide(worker: Any, values: Any) -> None:
     """Make the worker's own value, as the other workers made theirs, unless it has it."""
-    index, found = worker.worker_index, values._values
-    if index < len(found) and any(known() is found[index] for known in worker._resource_remote_value_refs):
+    index, present = worker.worker_index, values._values
+    if index < len(present) and any(reference() is present[index] for reference in worker._resource_remote_value_refs):
         return
-    template = found[0]
+    template = present[0]
     closure = copy.copy(template._closure)
     for needed in _per_worker_values((closure._args, closure._kwargs)):
         _provide(worker, needed)

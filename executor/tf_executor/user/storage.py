@@ -82,9 +82,9 @@ class Store:
         self.files.invalidate_cache()
         folder = self.path("", carried)
         with suppress(FileNotFoundError):
-            found = self.files.find(folder.rstrip("/"))
+            paths = self.files.find(folder.rstrip("/"))
             begin = self.files._strip_protocol(folder.rstrip("/"))
-            return sorted(path[len(begin) :].lstrip("/") for path in found)
+            return sorted(path[len(begin) :].lstrip("/") for path in paths)
         return []
 
     def manifests(self) -> List[str]:
@@ -156,9 +156,9 @@ def _has_scheme(scheme: str) -> bool:
         import tensorflow
     except ImportError:
         return False
-    known = getattr(tensorflow.io.gfile, "get_registered_schemes", None)
+    registered_schemes = getattr(tensorflow.io.gfile, "get_registered_schemes", None)
     # TensorFlow 2.5 and older have no such function, but these file systems.
-    return scheme in (known() if known else ("file", "gs", "s3", "hdfs"))
+    return scheme in (registered_schemes() if registered_schemes else ("file", "gs", "s3", "hdfs"))
 
 
 def claim(store: Store, settings: Dict[str, Any]) -> str:

@@ -112,9 +112,9 @@ def _visit(
         yield Note(location.path, UNKNOWN)
 
 
-def suggestion(name: str, known: Collection[str]) -> str:
-    """Return the end of a message with a similar known name; empty for a known name."""
-    near = [] if name in known else get_close_matches(name, known, n=1, cutoff=0.8)
+def suggestion(name: str, valid_names: Collection[str]) -> str:
+    """Return the end of a message with a similar valid name; empty for a valid name."""
+    near = [] if name in valid_names else get_close_matches(name, valid_names, n=1, cutoff=0.8)
     return f"; did you mean `{near[0]}`?" if near else ""
 
 

@@ -242,11 +242,11 @@ def _leader(url: ZooKeeperUrl) -> Leader:
     answers: list[tuple[Leader | None, str]] = []
     done, detector = threading.Event(), ZooKeeperDetector(url)
 
-    def found(leader: Leader | None, reason: str) -> None:
+    def keep_answer(leader: Leader | None, reason: str) -> None:
         answers.append((leader, reason))
         done.set()
 
-    detector.start(found)
+    detector.start(keep_answer)
     done.wait(TIMEOUT)
     detector.stop()
     leader, reason = answers[-1] if answers else (None, "no answer")

@@ -146,18 +146,18 @@ class MesosDriver:
             self._put(partial(events.ClockDrifted, offset if self._has_drifted else 0.0))
 
     def _before_registration(self, ask: AskMaster) -> str | None:
-        found = check_registration(self._spec, self._lost, ask)
-        if found is None and self._lost.uninstall:
+        event = check_registration(self._spec, self._lost, ask)
+        if event is None and self._lost.uninstall:
             self._put(partial(events.StopRequested, self._lost.uninstall))
             raise TransportError(f"Mesos has no live framework of {self._spec.name}")  # waits for the stop
-        self._registers = found is None
-        if isinstance(found, events.FrameworkAdopted):
+        self._registers = event is None
+        if isinstance(event, events.FrameworkAdopted):
             # Handled, and so stored, before the SUBSCRIBED that follows.
-            self._put(lambda: found)
-            return found.framework_id
-        if found is not None and not self._reported_hidden:
+            self._put(lambda: event)
+            return event.framework_id
+        if event is not None and not self._reported_hidden:
             self._reported_hidden = True
-            self._put(lambda: found)
+            self._put(lambda: event)
         return None
 
     def _read_flags(self, address: str) -> Mapping[str, str]:

@@ -258,8 +258,8 @@ _IMAGE_PROBLEMS = {
 
 def _image_problem(text: str) -> str:
     """Return the problem of an image in plain words; empty if there is none."""
-    found = ((pattern.match(text), sentence) for pattern, sentence in _IMAGE_PROBLEMS.items())
-    return next((sentence.format(*match.groups()) for match, sentence in found if match), "")
+    matches = ((pattern.match(text), sentence) for pattern, sentence in _IMAGE_PROBLEMS.items())
+    return next((sentence.format(*match.groups()) for match, sentence in matches if match), "")
 
 
 def _message(raw: Json) -> str:

@@ -133,10 +133,10 @@ _SUPPRESSED = re.compile(r"master/frameworks/(?P<name>[^/]+)/(?P<id>[^/]+)/roles
 
 def waiting_frameworks(metrics: Mapping[str, float], own: str) -> frozenset[str]:
     """Return the names of other subscribed frameworks that want offers."""
-    found = ((match, value) for name, value in metrics.items() if (match := _SUPPRESSED.fullmatch(name)))
+    roles = ((match, value) for name, value in metrics.items() if (match := _SUPPRESSED.fullmatch(name)))
     return frozenset(
         match["name"]
-        for match, value in found
+        for match, value in roles
         if not value and match["id"] != own and metrics.get(match.string.partition("/roles/")[0] + "/subscribed")
     )
 

@@ -180,18 +180,18 @@ def _to_adopt(
     spec: ServiceSpec, orders: LostFrameworks, frameworks: list[_Framework], content: Json, ask: AskMaster
 ) -> _Framework:
     """Return the framework to adopt. Raises RegistrationRefusedError for a wrong id."""
-    found = next((item for item in frameworks if item.id == orders.adopt), None)
-    if found is None:
+    framework = next((item for item in frameworks if item.id == orders.adopt), None)
+    if framework is None:
         ended = any(item.id == orders.adopt for item in map(_framework, content.get("completed_frameworks", ())))
         if not ended:
             _await_agents(ask("GET_AGENTS"))
         why = "the framework has ended" if ended else "Mesos does not know this framework"
-    elif found.name != spec.name:
-        why = f"its name is {found.name}, not {spec.name} (option service.name)"
-    elif spec.role not in found.roles:
-        why = f"its roles are {', '.join(found.roles)}, not {spec.role} (option service.role)"
-    elif not (why := found.conflict(spec)):
-        return found
+    elif framework.name != spec.name:
+        why = f"its name is {framework.name}, not {spec.name} (option service.name)"
+    elif spec.role not in framework.roles:
+        why = f"its roles are {', '.join(framework.roles)}, not {spec.role} (option service.role)"
+    elif not (why := framework.conflict(spec)):
+        return framework
     live = ", ".join(item.id for item in frameworks if item.is_of(spec)) or "none"
     raise RegistrationRefusedError(_cannot_adopt(orders, f"{why}; live frameworks of this service: {live}"))
 

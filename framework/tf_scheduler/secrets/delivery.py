@@ -101,11 +101,11 @@ DecodeEvent = Callable[[], Event | None]
 
 @dataclass(slots=True)
 class SecretService:
-    """Deliver secrets. `put`: the loop's inbox; `given`: a launch's allowed secrets."""
+    """Deliver secrets. `put`: the loop's inbox; `secrets_of`: a launch's allowed secrets."""
 
     put: Callable[[DecodeEvent], None]
     sources: SecretSources
-    given: Callable[[SchedulerState, TaskRecord], tuple[SecretSpec, ...]]
+    secrets_of: Callable[[SchedulerState, TaskRecord], tuple[SecretSpec, ...]]
     #: Whether a request has the token of its launch.
     is_known: Callable[[SchedulerState, SecretsRequested], bool]
     patience: float = DECISION_TIMEOUT
@@ -153,7 +153,7 @@ class SecretService:
     def _values(self, decision: Decision, event: SecretsRequested) -> tuple[int, Any]:
         record = decision.state.stored.tasks[name_of(event.task_id)]
         try:
-            secrets = [_item(item, self.sources) for item in self.given(decision.state, record)]
+            secrets = [_item(item, self.sources) for item in self.secrets_of(decision.state, record)]
         except SecretError as error:
             log.warning("secrets of %s not delivered: %s", record.name, error)
             return UNAVAILABLE if isinstance(error, SourceUnavailableError) else MISSING, str(error)

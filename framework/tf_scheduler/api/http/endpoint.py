@@ -129,16 +129,16 @@ class Endpoint:
     #: Path of other endpoints -> path parameter -> JSON pointer to its value in the answer with status 200.
     links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
-    def parse_query(self, given: Mapping[str, str]) -> dict[str, Any]:
+    def parse_query(self, values: Mapping[str, str]) -> dict[str, Any]:
         """Return the value of each query parameter. Raises BadRequestError.
 
         An endpoint of the SDK ignores unknown parameters, and one without parameters ignores all.
         """
-        known = [item.name for item in self.query]
-        unknown = [] if self.text_errors or not known else [name for name in given if name not in known]
+        names = [item.name for item in self.query]
+        unknown = [] if self.text_errors or not names else [name for name in values if name not in names]
         if unknown:
-            raise BadRequestError(f"unknown parameter {unknown[0][:40]!r}: expected {', '.join(known)}")
-        return {item.name: item.parse(given.get(item.name)) for item in self.query}
+            raise BadRequestError(f"unknown parameter {unknown[0][:40]!r}: expected {', '.join(names)}")
+        return {item.name: item.parse(values.get(item.name)) for item in self.query}
 
 
 JSON, TEXT = "application/json", "text/plain; charset=utf-8"

@@ -122,9 +122,8 @@ async def execute(request: ApiRequest) -> ApiAnswer:
 
 def _command(body: Any) -> tuple[tuple[str, ...], float]:
     """Return command and timeout. Raises BadRequestError."""
-    known = {"command", "timeout"}
     command = body.get("command") if isinstance(body, dict) else None
-    if not isinstance(command, list) or not command or not set(body) <= known:
+    if not isinstance(command, list) or not command or not set(body) <= {"command", "timeout"}:
         raise BadRequestError("invalid body: expected a JSON object with `command`, a list of texts, and `timeout`")
     if not all(isinstance(item, str) and "\0" not in item for item in command) or not command[0]:
         raise BadRequestError("command: expected a program and its arguments, texts without NUL")

@@ -323,8 +323,8 @@ def _job_activity(state: SchedulerState, rows: Sequence[TaskRow], restart: Resta
             return activity, ""
     if unplaced := state.unplaced():
         return Activity.QUEUED, _names(unplaced)
-    found = next((activity for activity in Activity if activity in tasks), Activity.QUEUED)
-    return found, _names(tasks[found]) if len(tasks) > 1 else ""
+    first = next((activity for activity in Activity if activity in tasks), Activity.QUEUED)
+    return first, _names(tasks[first]) if len(tasks) > 1 else ""
 
 
 def _is_due(state: SchedulerState, recovery: Recovery) -> bool:

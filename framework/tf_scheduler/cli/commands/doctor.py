@@ -51,9 +51,9 @@ def _valid_master(_context: click.Context, _parameter: click.Parameter, address:
         else:
             parse_masters(address)
     except ValueError as error:
-        shown = ascii(address.rpartition("@")[2])[1:-1]  # without a password
+        without_password = ascii(address.rpartition("@")[2])[1:-1]
         expected = "host:port, several with commas, or zk://host:port/path"
-        raise UsageError(f"--master: `{shown}`: invalid address; expected {expected}") from error
+        raise UsageError(f"--master: `{without_password}`: invalid address; expected {expected}") from error
     return address
 
 

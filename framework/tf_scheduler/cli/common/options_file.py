@@ -286,15 +286,15 @@ def _missing_commands(options: Options, folder: Path) -> Iterator[Problem]:
         own = shutil.which(job["python"] or service["python"], path=_SYSTEM_PATH)
         python = own or sys.executable
         path = f"{Path(python).parent}:{os.environ.get('PATH', '')}:{_SYSTEM_PATH}"
-        known = files is not None and "PYTHONPATH" not in variables
+        is_checked = files is not None and "PYTHONPATH" not in variables
         lacks = partial(missing_modules, python)
-        problem = start_problem(command, files or (), os.path.exists, lacks) if known else ""
+        problem = start_problem(command, files or (), os.path.exists, lacks) if is_checked else ""
         name, is_relative, _ = problem.partition(": not in")
         if is_relative and not service["job_url"]:
             problem = f"{name}: no file of the job; set service.job_url to the program"
         if problem := problem or ("" if "PATH" in variables else _command_problem(FOLDER.sub("", command), path)):
             problems[f"{where}.command"] = problem
-        elif own and known and "PATH" not in variables and _PYTHON.match(command):
+        elif own and is_checked and "PATH" not in variables and _PYTHON.match(command):
             imports[own, command] = f"{section if job['python'] else 'service'}.python"
     yield from (Problem(option, problem) for option, problem in problems.items())
     job_path = _local_path(service["job_url"] or ".", folder) or folder

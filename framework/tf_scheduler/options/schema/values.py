@@ -79,8 +79,8 @@ def _atoms(text: str) -> list[_Atom]:
     while position < len(text):
         part = _PART.match(text, position)
         if part is None or (part["close"] and part["repeat"] not in (None, "?")):
-            shown = part or _REFUSED.match(text, position)
-            refused = shown[0] if shown else ""
+            match = part or _REFUSED.match(text, position)
+            refused = match[0] if match else ""
             raise ValueError(f"must not contain `{refused}`: repeated groups, look-around and back-references are slow")
         position = part.end()
         if part["edge"]:
