@@ -261,7 +261,7 @@ RUN_BY = {
     "dcoscli/test_real_dcos.py::test_rendered_app_runs_on_marathon_without_dcos": "curl -X POST",
     "dcoscli/test_real_dcos.py::test_submitted_job_is_followed_to_its_result": "submit --detach --set; wait; tasks",
     "dcoscli/test_real_dcos.py::test_uninstall_removes_tasks_framework_and_state": "dcos package uninstall",
-    "examples/test_first_job.py::test_first_job_trains_as_the_page_says": (
+    "examples/test_first_job.py::test_first_job_trains_as_documented": (
         "options init --workers; options validate; logs; open --print; kill -9; events -n; local run; "
         "history; history show --report"
     ),

@@ -137,7 +137,7 @@ def test_default_service_refuses_variables_that_run_code(dcos: DcOs, port: int) 
     assert "antigravity" not in log
 
 
-def test_open_service_obeys_every_machine_and_says_so(dcos: DcOs) -> None:
+def test_open_service_warns_that_it_obeys_every_machine(dcos: DcOs) -> None:
     """The control of these tests: the same write is accepted from another machine."""
     options = dcos.home / "open.json"
     options.write_text(json.dumps({"service": {"name": "open"}, "api": {"authentication": "none"}}))

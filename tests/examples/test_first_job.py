@@ -203,7 +203,7 @@ def test_readme_trains_a_model(account: Account) -> None:
     account.run("dcos-tensorflow options validate *-try.json")  # for the next run
 
 
-def test_first_job_trains_as_the_page_says(account: Account) -> None:
+def test_first_job_trains_as_documented(account: Account) -> None:
     """A new user succeeds at the first attempt."""
     check_first_job(account)
 
@@ -296,7 +296,7 @@ INSTALL = r'pip install --no-deps "tf_keras~=2\.\d+\.0"'
 
 
 @pytest.mark.parametrize("packages", ["tf_keras", "keras-3", "2.15"])
-def test_tutorial_trains_or_the_answer_says_what_to_add(tmp_path: Path, packages: str) -> None:
+def test_tutorial_trains_or_answer_names_what_to_add(tmp_path: Path, packages: str) -> None:
     """Its code is not changed; without Keras 2, a command is to be run before."""
     home = tmp_path / "venv"
     if "2.15" == packages:

@@ -137,7 +137,7 @@ def test_detector_ignores_files_of_others(tmp_path: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize(("processes", "expected"), [([7, 123], {"step": 1, "loss": 0.5}), ([7], {})])
-def test_detector_tells_tasks_of_host_apart_by_process(tmp_path: Path, processes: list[int], expected: object) -> None:
+def test_detector_selects_files_by_process(tmp_path: Path, processes: list[int], expected: object) -> None:
     write(tmp_path / f"{NAME}.123.0.v2", [event(1, "loss", 0.5)])
     assert expected == a_detector(tmp_path, processes=processes).scan()
 

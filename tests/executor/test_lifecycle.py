@@ -60,7 +60,7 @@ def states(actions: list[Action]) -> list[str]:
 RUNNING = play(AgentConnected(killing_known=True), LaunchRequested(), Spawned())[0]
 
 
-def test_stop_of_a_frozen_program_tells_that_its_server_answered() -> None:
+def test_stop_of_frozen_program_reports_its_last_answer() -> None:
     """Otherwise the scheduler would believe that the program has never begun."""
     _, actions = play(Ready("up"), FreezeChanged("is stopped", is_frozen=True), FrozenTooLong("frozen"), state=RUNNING)
     reports = [(action.state, action.healthy) for action in actions if isinstance(action, SendReport)]

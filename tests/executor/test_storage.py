@@ -445,7 +445,7 @@ def test_bring_fails_finally_if_the_server_refuses(
 
 
 @pytest.mark.parametrize(("status", "expected"), [(401, True), (403, True), (404, True), (409, False), (503, False)])
-def test_status_of_azure_says_whether_the_server_refuses(status: int, expected: bool) -> None:
+def test_status_of_azure_shows_whether_server_refuses(status: int, expected: bool) -> None:
     error = Exception("The specified container does not exist.")
     error.status_code = status  # type: ignore[attr-defined]
 

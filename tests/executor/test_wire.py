@@ -32,7 +32,7 @@ def test_task_data(data: str | None, expected: bytes) -> None:
     assert wire.TaskLaunch("t1", expected) == wire.task_launch(info)
 
 
-def test_what_else_a_task_info_says() -> None:
+def test_task_info_has_remaining_fields() -> None:
     info = {
         "task_id": {"value": "t1"},
         "kill_policy": {"grace_period": {"nanoseconds": 2500000000}},

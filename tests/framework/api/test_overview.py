@@ -134,7 +134,7 @@ def test_progress_decides_that_a_job_trains_or_is_stalled() -> None:
     assert Activity.STALLED.value == overview(Snapshot(state, now=10_000.0)).activity
 
 
-def test_lost_task_restarts_and_says_which_failure_it_is() -> None:
+def test_lost_task_restarts_with_number_of_failure() -> None:
     state = running(healthy=True)
     record = state.stored.tasks["worker-1"]
     recovery = Recovery(

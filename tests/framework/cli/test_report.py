@@ -70,7 +70,7 @@ def test_report_has_no_secrets_of_any_source(tmp_path: Path, source: str, jobs, 
         ),
     ],
 )
-def test_report_tells_the_most_memory_used(tmp_path: Path, peak: float, enforced: bool, expected: list[str]) -> None:
+def test_report_has_peak_memory(tmp_path: Path, peak: float, enforced: bool, expected: list[str]) -> None:
     """A job that trains here may be out of memory on a cluster."""
     tasks = (replace(WORKER, memory_peak_mb=peak, memory_mb=1024.0), replace(CHIEF, memory_mb=1024.0))
     cluster = SimpleNamespace(sandbox=lambda *_: tmp_path, sandboxes=lambda _: {}, has_containers=False)

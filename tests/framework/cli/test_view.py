@@ -221,7 +221,7 @@ def test_pipe_has_each_restart_once(tmp_path: Path) -> None:
         ([], 4, "stopping: the run took longer than 5 s; worker-0, worker-1 and 2 others have 10 s to save"),
     ],
 )
-def test_stop_says_who_may_save_for_how_long(signals, live: int, expected: str) -> None:
+def test_stop_names_tasks_that_may_save_and_time(signals, live: int, expected: str) -> None:
     """Immediately, although its scheduler restarts first."""
     scheduler = SimpleNamespace(uninstall=lambda: None, trouble="")
     shown = training(**STEPS)

@@ -110,7 +110,7 @@ def test_rollback_of_refused_options_selects_those_in_force():
         ({}, ""),  # an older scheduler
     ],
 )
-def test_preview_says_what_restarts_lose(monkeypatch, steps, words):
+def test_preview_shows_loss_of_restarts(monkeypatch, steps, words):
     """The user decides whether to wait for the next checkpoint."""
     stored = Stored({"a": 1})
     restarted = [{"task": "worker-0", "reason": "its command changed", **steps}]

@@ -318,7 +318,7 @@ def matched(state, *offers):
     return match, plan_launches(state, match.placements, 1000.0, new_id)
 
 
-def test_newest_offer_of_agent_tells_its_executor_login() -> None:
+def test_newest_offer_of_agent_has_executor_login() -> None:
     """An agent may be restarted with another flag while an offer is held."""
     older, newer = an_offer(cpus=0.1, login=LOGIN), an_offer("offer-2", login=OPEN)
     held = receive(a_service_with_secret(), older).state

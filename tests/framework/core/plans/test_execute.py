@@ -105,7 +105,7 @@ def test_rollout_is_incomplete_while_one_task_starts() -> None:
         assert () == run(state).changes
 
 
-def test_message_says_why_a_task_is_stopped() -> None:
+def test_message_has_reason_of_stop() -> None:
     decommissioned = replace(run(STATE).state, spec=a_spec(workers=1))
 
     assert "plan deploy: stopping worker-0 to launch it again" == run(OUTDATED).outcomes[0].message

@@ -140,7 +140,7 @@ LOST = apply(
     ],
     ids=["unlaunched", "running", "outdated", "stopping", "launching", "delayed", "lost", "pending"],
 )
-def test_step_says_why_it_is_not_complete(state, plan: str, expected: str) -> None:
+def test_incomplete_step_has_reason(state, plan: str, expected: str) -> None:
     assert expected == message(state, plan=plan)
 
 
@@ -151,7 +151,7 @@ def test_step_says_why_it_is_not_complete(state, plan: str, expected: str) -> No
         (frozenset({()}), "waits for an operator to start or continue the plan"),
     ],
 )
-def test_step_of_user_plan_says_what_it_will_do(interrupted, words: str) -> None:
+def test_step_of_user_plan_describes_its_action(interrupted, words: str) -> None:
     plan = PlanSpec("some", PlanStrategy.SERIAL, phases=(PhaseSpec("first", "worker"),))
     state = a_running_state(a_spec(plans={"some": plan}))
     control = PlanControl(interrupted=interrupted, restarted={(): 7})
