@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from .model import effects
 from .model.spec import ServiceSpec
+from .model.task import Resized
 
 #: Seconds of a step of the wall clock that is reported; smaller ones are corrections of NTP.
 REPORTED_STEP = 5.0
@@ -64,7 +65,7 @@ def not_in_future(change: effects.Change, spec: ServiceSpec, now: float = math.i
             return effects.TaskPaused(name, min(since, now))
         case effects.MembersStored(members):
             return effects.MembersStored(replace(members, since=min(members.since, now)))
-        case effects.Resized(at=at):
+        case Resized(at=at):
             return replace(change, at=min(at, now))
         case effects.AgentFailureRecorded(agent):
             failures = tuple(min(at, now) for at in agent.failures)

@@ -17,7 +17,7 @@ from tf_scheduler.model.effects import Decision, FrameworkRegistered, Outcome
 from tf_scheduler.model.events import FoundTask, FrameworkAdopted
 from tf_scheduler.model.ids import NewId, TaskName
 from tf_scheduler.model.state import PendingReconciliation, SchedulerState, SessionState
-from tf_scheduler.model.task import TaskRecord, TaskStatus
+from tf_scheduler.model.task import Resized, TaskRecord, TaskStatus
 
 # --- Subscription
 
@@ -138,7 +138,7 @@ def _resized(
     since = min((item.record.serial for item in tasks if item.record.job is job.kind), default=0)
     workers = {item.record.index for item in launches if item.record.job is job.kind and item.record.serial >= since}
     is_smaller = job.min_count <= len(workers) < job.count and max(workers) == len(workers) - 1
-    return (effects.Resized(len(workers), now),) if is_smaller else ()
+    return (Resized(len(workers), now),) if is_smaller else ()
 
 
 def _outcomes(event: FrameworkAdopted, tasks: list[FoundTask]) -> Iterator[Outcome]:

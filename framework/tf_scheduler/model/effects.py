@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from .ids import AgentId, ExecutorId, FrameworkId, OfferId, TaskId, TaskName
+from .ids import AgentId, ExecutorId, FrameworkId, OfferId, TaskId, TaskName, UnixTime
 from .plan import Answer, PlanControl
 from .resources import Resource, VirtualNetwork, Volume
 from .secrets import SecretExposure, SecretSource
 from .spec import ExecutorSpec, Uri
 from .state import Configuration, Result, SchedulerState
-from .task import AbandonedLaunch, AgentFailures, Members, Recovery, TaskRecord, TaskStatus
-from .task import Resized as Resized
+from .task import AbandonedLaunch, AgentFailures, Members, Recovery, Resized, TaskRecord, TaskStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +117,10 @@ class MembersStored:
 
 @dataclass(frozen=True, slots=True)
 class TaskPaused:
-    """An operator paused a task until it is resumed; `since` is a Unix time."""
+    """An operator paused a task until it is resumed."""
 
     name: TaskName
-    since: float
+    since: UnixTime
 
 
 @dataclass(frozen=True, slots=True)

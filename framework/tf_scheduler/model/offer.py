@@ -14,11 +14,11 @@ from .spec import JobSpec
 
 @dataclass(frozen=True, slots=True)
 class Unavailability:
-    """Maintenance window of an agent in Unix time (Mesos documentation, maintenance)."""
+    """Maintenance window of an agent (Mesos documentation, maintenance)."""
 
-    start: float
+    start: UnixTime
     #: `None` if it is unlimited.
-    end: float | None = None
+    end: UnixTime | None = None
 
 
 @dataclass(frozen=True, slots=True)

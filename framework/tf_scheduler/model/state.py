@@ -33,20 +33,20 @@ CHIEF = task_name(JobKind.CHIEF.value, 0)
 
 @dataclass(frozen=True, slots=True)
 class PendingReconciliation:
-    """Launches whose status was requested on this connection. Times are Unix times."""
+    """Launches whose status was requested on this connection."""
 
     #: Launches without an answer, and those of `answered`.
     unanswered: frozenset[TaskId] = frozenset()
     #: When the status of these launches was last requested.
-    asked_at: float = 0.0
+    asked_at: UnixTime = 0.0
     #: Seconds until the next request.
-    retry_after: float = 0.0
+    retry_after: UnixTime = 0.0
     #: When the status of all launches was last requested.
-    started_at: float = 0.0
+    started_at: UnixTime = 0.0
     #: Silent launches whose status was requested when their time was over, with the start of their silence.
-    asked_again: Mapping[TaskId, float] = field(default_factory=dict)
+    asked_again: Mapping[TaskId, UnixTime] = field(default_factory=dict)
     #: When the status of abandoned launches was last requested.
-    abandoned_asked_at: float = 0.0
+    abandoned_asked_at: UnixTime = 0.0
     #: The latest answers: to remove each from a set of all tasks would cost the square of their number.
     answered: frozenset[TaskId] = frozenset()
 
@@ -63,13 +63,13 @@ class PendingReconciliation:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """Options that are, or were, the target of the service. Times are Unix times."""
+    """Options that are, or were, the target of the service."""
 
     #: UUID derived from the content.
     id: str
     #: Increases with each configuration; the highest stored number is the target's.
     number: int
-    at: float
+    at: UnixTime
     #: Digest of the launch options of all tasks (core.plans).
     target: str
     #: Options that differ from the defaults, as for `dcos package install --options`; secrets are masked.
@@ -97,11 +97,11 @@ class Verdict(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Result of the job, at a Unix time; only its collateral failures change later."""
+    """Result of the job; only its collateral failures change later."""
 
     verdict: Verdict
     reason: str
-    decided_at: float
+    decided_at: UnixTime
     #: First tasks that failed as a consequence, and the number of all.
     collateral: tuple[TaskName, ...] = ()
     collateral_count: int = 0
@@ -123,7 +123,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """Persistent state, changed by stored changes only; times are Unix times."""
+    """Persistent state, changed by stored changes only."""
 
     framework_id: FrameworkId | None = None
     #: Whether Mesos has removed the framework: torn down, or disconnected beyond failover_timeout.
@@ -179,7 +179,7 @@ class DerivedState:
     #: Of these tasks, those in back-off -> time of its end, until `recover.mark_ready` removes them.
     delayed_tasks: Mapping[TaskName, UnixTime] = field(default_factory=dict)
     #: The first end; may be earlier.
-    next_ready_at: float = math.inf
+    next_ready_at: UnixTime = math.inf
     #: Task -> time of its loss, of losses in the last seconds that are not collateral; of many, not all.
     recent_losses: Mapping[TaskName, UnixTime] = field(default_factory=dict)
     #: Time of the first launch; `None` before.
@@ -190,10 +190,10 @@ class DerivedState:
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """State of one connection to Mesos, void with it; times are Unix times."""
+    """State of one connection to Mesos, void with it."""
 
     connected: bool = False
-    connected_at: float = 0.0
+    connected_at: UnixTime = 0.0
     #: Region of the master.
     region: str = ""
     suppressed: bool = False
@@ -220,17 +220,17 @@ class SessionState:
     #: Maintenance windows of agents that Mesos wants to vacate.
     windows: Mapping[AgentId, InverseOffer] = field(default_factory=dict)
     #: When tasks were last checked for windows that are near.
-    drained_at: float = 0.0
+    drained_at: UnixTime = 0.0
     #: Launch -> time of the last KILL.
     kills: Mapping[TaskId, UnixTime] = field(default_factory=dict)
     #: Launch -> time of the first KILL.
     kill_requested_at: Mapping[TaskId, UnixTime] = field(default_factory=dict)
-    next_kill_at: float = 0.0
+    next_kill_at: UnixTime = 0.0
     reconciliation: PendingReconciliation = field(default_factory=PendingReconciliation)
-    teardown_at: float | None = None
+    teardown_at: UnixTime | None = None
     #: When the list of workers was last sent to the chief, and last compared.
-    members_sent_at: float = 0.0
-    members_checked_at: float = 0.0
+    members_sent_at: UnixTime = 0.0
+    members_checked_at: UnixTime = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,7 @@ class RefusedCalls:
 
 @dataclass(frozen=True, slots=True)
 class ProcessState:
-    """State kept across reconnects, lost with the process; times are Unix times."""
+    """State kept across reconnects, lost with the process."""
 
     offer_round: OfferRound = field(default_factory=OfferRound)
     #: Time until which the REVIVE calls that were sent use up their rate.
@@ -400,7 +400,7 @@ class SchedulerState:
             - self.derived.unhealthy_count
         )
 
-    def of_current_launches(self, times: Mapping[TaskId, float]) -> dict[TaskId, float]:
+    def of_current_launches(self, times: Mapping[TaskId, UnixTime]) -> dict[TaskId, UnixTime]:
         """Return the entries of launches that are not replaced."""
         records = ((launch, self.stored.tasks.get(name_of(launch))) for launch in times)
         return {launch: times[launch] for launch, record in records if record is not None and record.id == launch}
@@ -423,11 +423,11 @@ class SchedulerState:
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """A journal entry: one outcome of a decision, at a Unix time."""
+    """A journal entry: one outcome of a decision."""
 
     #: Consecutive number of the service's entries, across restarts of the scheduler.
     number: int
-    at: float
+    at: UnixTime
     #: Kind of the event, such as `StatusUpdated`.
     kind: str
     message: str

@@ -22,12 +22,12 @@ class EarlierLaunch:
     id: TaskId
     agent_id: AgentId
     hostname: str
-    launched_at: float
+    launched_at: UnixTime
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRecord:
-    """Record of a launch, stored before the launch is sent. Times are Unix times.
+    """Record of a launch, stored before the launch is sent.
 
     A record without a status was launched but not reported yet. A status without a record belongs to an unknown task,
     which is killed.
@@ -45,7 +45,7 @@ class TaskRecord:
     generation: int
     #: Resources of the task and its executor together.
     resources: tuple[Resource, ...]
-    launched_at: float
+    launched_at: UnixTime
     #: Section of the options; constraints count tasks per section.
     group: str = ""
     #: Location of the agent at launch.
@@ -137,7 +137,7 @@ class AbandonedLaunch:
     since: UnixTime
 
     @classmethod
-    def of(cls, record: TaskRecord, now: float) -> AbandonedLaunch:
+    def of(cls, record: TaskRecord, now: UnixTime) -> AbandonedLaunch:
         """Return a launch that is given up now."""
         return cls(record.id, record.agent_id, record.hostname, now)
 
@@ -147,7 +147,7 @@ class AbandonedLaunch:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Workers that a running chief is to use, stored before it is sent. Unix times."""
+    """Workers that a running chief is to use, stored before it is sent."""
 
     #: Launch of the chief.
     chief: TaskId
@@ -156,7 +156,7 @@ class Members:
     #: Worker -> its address.
     workers: Mapping[TaskName, str]
     #: When the list was stored.
-    since: float
+    since: UnixTime
     #: Whether the chief uses this list.
     confirmed: bool = False
     #: Why the chief cannot change its workers; empty if it can, or has not said.
@@ -167,11 +167,11 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class Resized:
-    """The job has another number of workers than in the options, since a Unix time."""
+    """The job has another number of workers than in the options."""
 
     #: Present number of workers; `None` for the wanted number.
     count: int | None
-    at: float
+    at: UnixTime
     #: Wanted number instead of `worker.count`; `None` for `worker.count`.
     wanted: int | None = None
     #: Whether `wanted` is larger because agents were idle; it may then become smaller again.
@@ -263,22 +263,22 @@ def is_own_cause(why: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Recovery of a task; failure history once `launch` is replaced. Unix times."""
+    """Recovery of a task; failure history once `launch` is replaced."""
 
     task: TaskName
     #: Launch to be replaced: lost, or restarted with a lost peer.
     launch: TaskId
     cause: Cause
     why: str
-    since: float
+    since: UnixTime
     #: Earliest relaunch after the back-off.
-    ready_at: float
+    ready_at: UnixTime
     #: The task may use only its previous address until then, to avoid restarting its peers.
-    previous_address_until: float
+    previous_address_until: UnixTime
     #: Times of the failures that count against `restart.max_failures`.
-    failures: tuple[float, ...] = ()
+    failures: tuple[UnixTime, ...] = ()
     #: Times of the ends that count against `restart.max_uncounted`.
-    uncounted: tuple[float, ...] = ()
+    uncounted: tuple[UnixTime, ...] = ()
     #: Consecutive ends of any cause shortly after their launch; the back-off grows with them.
     consecutive_failures: int = 0
     #: Recent launches whose server did not answer in time; the end of one that had joined resets it, but not if a
@@ -300,17 +300,17 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class AgentFailures:
-    """Launch failures of an agent. Unix times."""
+    """Launch failures of an agent."""
 
     agent_id: AgentId
     hostname: str
     #: Times at which launches were lost or could not start; simultaneous failures count once.
-    failures: tuple[float, ...] = ()
+    failures: tuple[UnixTime, ...] = ()
     #: The agent is avoided until then, if another one is suitable.
-    avoided_until: float = 0.0
+    avoided_until: UnixTime = 0.0
     #: Last task whose program was killed there, and when: the agent is at fault if those of two tasks are killed.
     killed_task: str = ""
-    killed_at: float = 0.0
+    killed_at: UnixTime = 0.0
 
 
 class PodVerb(str, Enum):

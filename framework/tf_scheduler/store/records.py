@@ -41,6 +41,7 @@ from tf_scheduler.model.task import (
     EarlierLaunch,
     Members,
     Recovery,
+    Resized,
     TaskRecord,
     TaskStatus,
 )
@@ -76,8 +77,8 @@ def writes(change: effects.Change, before: SchedulerState) -> tuple[Write, ...]:
             paused = (Delete(f"{PAUSED}/{change.name}"),) if change.name in before.stored.paused else ()
             recovery = (Delete(f"{RECOVERIES}/{change.name}"),) if change.name in before.stored.recoveries else ()
             return (Delete(f"{TASKS}/{change.name}"), *_forget(change.name, before), *paused, *recovery)
-        case effects.Resized() | effects.MembersStored():
-            key, value = (SIZE, change) if isinstance(change, effects.Resized) else (MEMBERS, change.members)
+        case Resized() | effects.MembersStored():
+            key, value = (SIZE, change) if isinstance(change, Resized) else (MEMBERS, change.members)
             return (_put(key, _fields(value)),)
         case effects.AgentFailureRecorded():
             return (_put(f"{AGENTS}/{change.agent.agent_id}", _fields(change.agent)),)
@@ -277,7 +278,7 @@ _DECODERS: Mapping[str, Callable[[dict[str, Any]], effects.Change]] = {
     ABANDONED: lambda fields: effects.LaunchAbandoned(AbandonedLaunch(**fields)),
     PLANS: _control,
     RECOVERIES: _recovery,
-    SIZE: lambda fields: effects.Resized(**fields),
+    SIZE: lambda fields: Resized(**fields),
     MEMBERS: lambda fields: effects.MembersStored(Members(**{**fields, "left": tuple(fields["left"])})),
     AGENTS: lambda fields: effects.AgentFailureRecorded(
         AgentFailures(**{**fields, "failures": tuple(fields["failures"])})

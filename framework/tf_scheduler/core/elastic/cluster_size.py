@@ -25,18 +25,13 @@ from tf_scheduler.core.state.spec_index import (
     worker_job,
 )
 from tf_scheduler.model import plan
-from tf_scheduler.model.effects import (
-    Decision,
-    Outcome,
-    PlanControlled,
-    Resized,
-)
+from tf_scheduler.model.effects import Decision, Outcome, PlanControlled
 from tf_scheduler.model.ids import TaskName, task_name
 from tf_scheduler.model.offer import Offer
 from tf_scheduler.model.plan import SERVICE_ENDED, Answer, Reply
 from tf_scheduler.model.spec import JobKind, JobSpec, ServiceSpec, StorageMode
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import Recovery
+from tf_scheduler.model.task import Recovery, Resized
 
 # --- Collective training
 

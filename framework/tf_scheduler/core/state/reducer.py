@@ -344,7 +344,7 @@ class _Draft:
         if len(losses.value) > MAX_RECENT_LOSSES:
             losses.pop(sorted(losses.value, key=losses.value.__getitem__)[MAX_RECENT_LOSSES // 2])
 
-    def resize(self, change: effects.Resized) -> None:
+    def resize(self, change: Resized) -> None:
         options = self.full_spec or self.spec
         wanted = wanted_spec(options, change)
         if change.count is None:
@@ -396,7 +396,7 @@ def _apply(draft: _Draft, change: effects.Change) -> None:  # noqa: C901 - a cas
             draft.agent_failures.put(change.agent.agent_id, change.agent)
         case effects.AgentFailuresForgotten():
             draft.agent_failures.pop(change.agent_id)
-        case effects.Resized():
+        case Resized():
             draft.resize(change)
         case effects.TaskForgotten():
             draft.forget_task(change.name)

@@ -25,17 +25,11 @@ from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.recovery.recover import mark_ready
 from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.model.effects import (
-    LaunchRetired,
-    RecoveryDecided,
-    Resized,
-    ResultDecided,
-    StatusStored,
-    TaskPaused,
-)
+from tf_scheduler.model.effects import LaunchRetired, RecoveryDecided, ResultDecided, StatusStored, TaskPaused
 from tf_scheduler.model.plan import Reply
 from tf_scheduler.model.spec import JobKind, RecoveryPolicy, StorageMode, StoragePolicy
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.task import Resized
 
 SPEC = a_spec(
     strategy=Strategy.MULTI_WORKER_MIRRORED,

@@ -27,7 +27,6 @@ from tf_scheduler.model.effects import (
     LaunchRetired,
     PlanControlled,
     RecoveryDecided,
-    Resized,
     ResultDecided,
     StatusStored,
     TaskForgotten,
@@ -38,7 +37,7 @@ from tf_scheduler.model.ids import FrameworkId
 from tf_scheduler.model.plan import PlanControl
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
-from tf_scheduler.model.task import Cause, Recovery
+from tf_scheduler.model.task import Cause, Recovery, Resized
 
 SPEC = a_spec()
 ELASTIC = a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=(a_job(JobKind.WORKER, 3, min_count=2),))
