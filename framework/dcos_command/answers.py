@@ -144,7 +144,7 @@ _TYPES: Sequence[Tuple[str, Any]] = (
     ("POST v1/tf/update/preview", bodies.PreviewBody),
     ("GET v1/debug/mesos", bodies.MesosBody),
     ("GET v2/debug/offers", bodies.OffersBody),
-    ("(POST|PUT) v1/.+", _OBJECT),
+    ("POST v1/.+", _OBJECT),
     ("POST cosmos/service/describe", DescriptionBody),
     ("POST cosmos/service/update", _OBJECT),
     ("POST package/render", RenderedBody),

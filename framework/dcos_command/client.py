@@ -218,10 +218,6 @@ class ServiceClient:
         """Return the JSON answer to a command; `body` None: an empty body."""
         return self._json("POST", self.url, path, (), query, body)[1]
 
-    def put(self, path: str) -> Any:
-        """Return the JSON answer to a PUT without a body."""
-        return self._json("PUT", self.url, path, (), {})[1]
-
     def cosmos(self, name: str, path: str, body: Any, version: str = "v1") -> Any:
         """Return the answer of Cosmos, the package service of DC/OS."""
         if self.direct:

@@ -459,12 +459,6 @@ def show_property(call: CommandCall, property: str) -> int:  # noqa: A002
     return call.show(call.service.get(api_path("state", "properties", property)), show_json)
 
 
-@command("state refresh", "state refresh_cache", "debug state refresh_cache")
-def refresh_state(call: CommandCall) -> int:
-    """Not supported: the scheduler has no cache to refresh."""
-    return call.show(call.service.put(api_path("state", "refresh")), show_message)
-
-
 @command("secrets refresh")
 def refresh_secrets(call: CommandCall) -> int:
     """Deliver new values of secrets to running tasks."""
