@@ -166,7 +166,7 @@ class MesosDriver:
         return read_flags(f"{scheme}://{address}", self._credentials, self._tls)
 
     def _on_event(self, raw: Mapping[str, Any]) -> None:
-        if self._gate is not None and self._gate.takes(raw):
+        if self._gate is not None and self._gate.take(raw):
             return
         if raw.get("type") == "SUBSCRIBED":
             self._put(partial(self._subscribed, raw, self._driver.subscription))

@@ -61,7 +61,7 @@ class OfferGate:
         self._answers: dict[str, tuple[float, ExecutorLogin]] = {}
         self._asked: set[str] = set()
 
-    def takes(self, raw: Json) -> bool:
+    def take(self, raw: Json) -> bool:
         """Take an event with offers, or about a held one; return whether it was taken."""
         if raw.get("type") == "OFFERS" and isinstance(offers := _part(raw, "offers", "offers"), list):
             self._hold(offers)

@@ -44,7 +44,7 @@ class Agents:
 
     def offers(self, **agents: str) -> None:
         """Offer agents by name at these addresses."""
-        assert self.gate.takes({"type": "OFFERS", "offers": {"offers": [an_offer(*item) for item in agents.items()]}})
+        assert self.gate.take({"type": "OFFERS", "offers": {"offers": [an_offer(*item) for item in agents.items()]}})
 
 
 def an_offer(agent: str, address: str) -> dict[str, Any]:
@@ -93,8 +93,8 @@ def test_rescinded_held_offer_never_reaches_the_scheduler(agents: Agents) -> Non
     """A RESCIND that overtakes its offer would leave an invalid offer."""
     agents.slow, agents.flags = {"10.0.0.1:5051"}, {"10.0.0.1:5051": SAFE, "10.0.0.2:5051": SAFE}
     agents.offers(a="10.0.0.1:5051", b="10.0.0.2:5051")
-    assert agents.gate.takes(rescind("a"))
-    assert not agents.gate.takes(rescind("c"))
+    assert agents.gate.take(rescind("a"))
+    assert not agents.gate.take(rescind("c"))
     agents.go.set()
     assert ["b"] == [offer.agent_id for offer in agents.received()]
 
@@ -124,18 +124,18 @@ def test_malformed_offer_does_not_delay_others(agents: Agents, wrong: Any) -> No
     agents.flags = {"10.0.0.1:5051": SAFE}
     broken = {**wrong, "id": {"value": "broken"}} if isinstance(wrong, dict) else {"id": {"value": "broken"}}
     raw = {"type": "OFFERS", "offers": {"offers": [broken, an_offer("a", "10.0.0.1:5051")]}}
-    assert agents.gate.takes(raw)
+    assert agents.gate.take(raw)
     assert [("a", ExecutorLogin(True))] == [(offer.agent_id, offer.login) for offer in agents.received()]
 
 
 @pytest.mark.parametrize("raw", [{"type": "OFFERS"}, {"type": "OFFERS", "offers": {"offers": 1}}, {"type": "RESCIND"}])
 def test_malformed_event_is_left_to_the_decoder(agents: Agents, raw: dict[str, Any]) -> None:
-    assert not agents.gate.takes(raw)
+    assert not agents.gate.take(raw)
 
 
 def test_offer_without_agent_address_is_not_held(agents: Agents) -> None:
     offer = {name: value for name, value in an_offer("a", "1:1").items() if name != "url"}
-    assert agents.gate.takes({"type": "OFFERS", "offers": {"offers": [offer]}})
+    assert agents.gate.take({"type": "OFFERS", "offers": {"offers": [offer]}})
     (received,) = agents.received()
     assert (None, []) == (received.login.is_required, agents.asked)
 
