@@ -39,7 +39,7 @@ def run_command(*arguments: object, **settings: Any) -> subprocess.CompletedProc
 
 @contextmanager
 def processes() -> Iterator[Callable[..., Any]]:
-    """Yield a function that starts a program with settings of Popen; kill what still runs at the end."""
+    """Yield a function that starts programs; at the end, kill what still runs."""
     with ExitStack() as stack:
 
         def start(*command: object, **settings: Any) -> Any:

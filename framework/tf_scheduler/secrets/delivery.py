@@ -101,7 +101,7 @@ DecodeEvent = Callable[[], Event | None]
 
 @dataclass(slots=True)
 class SecretService:
-    """Deliver secrets. `put`: the loop's inbox; `secrets_of`: a launch's allowed secrets."""
+    """Deliver secrets. `put`: the loop's inbox; `secrets_of`: secrets of a launch."""
 
     put: Callable[[DecodeEvent], None]
     sources: SecretSources

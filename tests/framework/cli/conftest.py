@@ -13,7 +13,7 @@ from tf_scheduler.cli.main import main
 
 @pytest.fixture(autouse=True)
 def state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Folder for the runs and the history of the test; downloads and bundles are shared."""
+    """Folder for the runs and the history of the test, with shared downloads."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setitem(ENVIRONMENT, "XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path / "state" / "dcos-tensorflow"
