@@ -156,7 +156,7 @@ def test_recovery_and_operator_commands_on_mesos(watched, cluster) -> None:
 
     second = watched.joined(WORKER_1, after=first)
     assert first.hostname != second.hostname, "its agent is avoided now"
-    assert f"{first.hostname} is avoided for 3600 s" in watched.until_message("is avoided")
+    assert f"{first.hostname} is avoided for 1 h" in watched.until_message("is avoided")
 
     stalled = watched.until(lambda state: "evaluator-0" in state.stored.recoveries).stored.recoveries["evaluator-0"]
     assert "stalled: no progress and no output for 2 s" in stalled.why

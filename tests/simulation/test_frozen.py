@@ -83,7 +83,7 @@ def test_silence_names_the_last_report() -> None:
 
     play(world, send.wait(16.0))
 
-    assert (200, ["running", "no progress for 70 s, last from worker-0"]) == health(world)
+    assert (200, ["running", "no progress for 1 min 10 s, last from worker-0"]) == health(world)
     play(world, send.event(ProgressReported(world.id_of("worker-1"), Progress(2, 6.0, step=2))))
     assert (200, ["running"]) == health(world)
 

@@ -417,7 +417,7 @@ def test_agent_with_failing_launches_is_avoided() -> None:
     play(
         world,
         send.status("worker-1", FAILED, **EXECUTOR_DIED),
-        expect.outcome(f"{host} is avoided for 900 s: 3 launches"),
+        expect.outcome(f"{host} is avoided for 15 min: 3 launches"),
     )
     play(world, send.restart(), send.wait(30.0), send.offers(), send.running(), send.offers(), send.running())
     assert not on(world, "worker-1", host)

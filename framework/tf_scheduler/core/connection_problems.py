@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import partial
 
 from tf_executor.contract.states import TaskState
+from tf_executor.contract.text import format_duration
 from tf_scheduler.model.effects import Accept, Call, Decision, Launch, Outcome, Reconcile
 from tf_scheduler.model.events import (
     CallFailed,
@@ -99,8 +100,8 @@ def _report(
             f"grant the principal of the scheduler the permission view_frameworks"
         )
         return decide(state, outcomes=(Outcome("FrameworksHidden", message, warning=True),))
-    side = "forward" if event.seconds > 0 else "back"
-    message = f"the clock of this machine was set {side} by {abs(event.seconds):.0f} s; deadlines do not change"
+    step = f"{'forward' if event.seconds > 0 else 'back'} by {format_duration(round(abs(event.seconds)))}"
+    message = f"the clock of this machine was set {step}; deadlines do not change"
     return decide(state, outcomes=(Outcome("ClockStepped", message, warning=True),))
 
 
@@ -129,7 +130,8 @@ def drift_message(state: SchedulerState) -> str:
     """Return by how much the clocks differ; empty if the difference is tolerable."""
     seconds = state.process.clock_drift
     side = "behind" if seconds > 0 else "ahead of"
-    return f"the clock of this machine is {abs(seconds):.0f} s {side} that of the Mesos master" if seconds else ""
+    difference = format_duration(round(abs(seconds)))
+    return f"the clock of this machine is {difference} {side} that of the Mesos master" if seconds else ""
 
 
 def describe(event: CallFailed) -> str:

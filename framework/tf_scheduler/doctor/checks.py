@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from tf_executor.contract.http import is_loopback
+from tf_executor.contract.text import format_duration, format_memory
 from tf_scheduler.model.offer import authenticates_executors
 from tf_scheduler.model.secrets import find_neighbours
 
@@ -251,15 +252,11 @@ MAX_CLOCK_OFFSET = 5.0
 
 def clock(facts: Facts) -> Finding:
     """Clocks that differ make deadlines, tokens and certificates fail."""
-    offsets = {} if isinstance(facts.master, Unknown) else {"the master": facts.master.clock_offset}
+    servers = {} if isinstance(facts.master, Unknown) else {"the master": facts.master.clock_offset}
     if not isinstance(facts.agents, Unknown):
-        offsets |= {f"agent {agent.hostname}": agent.clock_offset for agent in facts.agents}
-    offsets = {name: seconds for name, seconds in offsets.items() if seconds is not None}
-    wrong = [
-        f"the clock of {name} is {abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'} this machine's"
-        for name, seconds in offsets.items()
-        if seconds is not None and abs(seconds) > MAX_CLOCK_OFFSET
-    ]
+        servers |= {f"agent {agent.hostname}": agent.clock_offset for agent in facts.agents}
+    offsets = {name: seconds for name, seconds in servers.items() if seconds is not None}
+    wrong = [_offset_text(name, seconds) for name, seconds in offsets.items() if abs(seconds) > MAX_CLOCK_OFFSET]
     own = () if isinstance(facts.service, Unknown) else facts.service.clock_problems
     if wrong or own:
         message = f"{_names(wrong)}{'; ' if wrong and own else ''}{'; '.join(own[-_MAX_NAMES:])}"
@@ -267,6 +264,11 @@ def clock(facts: Facts) -> Finding:
     if not offsets:
         return _unchecked(facts.master if isinstance(facts.master, Unknown) else Unknown("no server returned its time"))
     return _green(f"the clocks of {len(offsets)} servers agree with this machine's")
+
+
+def _offset_text(server: str, seconds: float) -> str:
+    side = "ahead of" if seconds > 0 else "behind"
+    return f"the clock of {server} is {format_duration(round(abs(seconds)))} {side} this machine's"
 
 
 def refused_calls(service: ServiceFacts) -> Finding:
@@ -320,7 +322,7 @@ def artefacts(artefacts: tuple[ArtefactFacts, ...]) -> Finding:
 # --- Laptop
 
 
-_GIB = 1 << 30
+_MIB, _GIB = 1 << 20, 1 << 30
 #: Free bytes of a folder.
 _MIN_FREE, _SCARCE = 3 * _GIB, 5 * _GIB
 
@@ -329,10 +331,10 @@ def disk(laptop: LaptopFacts) -> Finding:
     """Local runs write logs, checkpoints and a 123 MB library."""
     free = laptop.free
     for level, limit in ((Level.RED, _MIN_FREE), (Level.YELLOW, _SCARCE)):
-        if low := [f"{folder}: {size / _GIB:.1f} GiB free" for folder, size in free.items() if size < limit]:
+        if low := [f"{folder}: {format_memory(size / _MIB)} free" for folder, size in free.items() if size < limit]:
             remedy = "free disk space, or set TMPDIR, XDG_STATE_HOME and XDG_CACHE_HOME to another disk"
             return Finding(level, _names(low), remedy)
-    return _green(f"at least {min(free.values(), default=0) / _GIB:.0f} GiB free")
+    return _green(f"at least {format_memory(min(free.values(), default=0) / _MIB)} free")
 
 
 #: Available bytes of memory: for one program with TensorFlow, and for two.
@@ -344,7 +346,7 @@ def memory(laptop: LaptopFacts) -> Finding:
     size = laptop.memory
     if size is None:
         return Finding(Level.NOT_CHECKED, "the available memory of this machine is unknown")
-    message = f"{size / _GIB:.1f} GiB available"
+    message = f"{format_memory(size / _MIB)} available"
     if size < _SCARCE_MEMORY:
         level = Level.RED if size < _MIN_MEMORY else Level.YELLOW
         return Finding(level, message, "end other programs, or use fewer tasks")

@@ -23,6 +23,7 @@ from dcos_command.errors import CommandError, RefusedError
 from mesos_client.http import MALFORMED
 from mesos_client.masters import Leader, MasterList, ZooKeeperUrl, parse_masters
 from tf_executor.contract.http import HttpReply, is_loopback
+from tf_executor.contract.text import format_duration
 from tf_scheduler.errors import SchedulerError
 from tf_scheduler.mesos.neighbours import find_running
 from tf_scheduler.mesos.offer_gate import parse_flags
@@ -430,7 +431,7 @@ def _failed_calls(events: Sequence[Document]) -> Iterator[str]:
 def _clock_problems(events: Sequence[Document], drift: float) -> Iterator[str]:
     if drift:
         side = "behind" if drift > 0 else "ahead of"
-        yield f"the scheduler's clock is {abs(drift):.0f} s {side} the master's"
+        yield f"the scheduler's clock is {format_duration(round(abs(drift)))} {side} the master's"
     for event in _since(events, "SchedulerStarted"):
         if event["kind"] == "ClockStepped" and " set back " in event["message"]:
             yield event["message"].partition(";")[0].replace("this machine", "the scheduler's machine")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tf_executor.contract.text import format_duration
+
 from .ids import Kinded, TaskName
 from .placement import Constraint
 from .resources import Needs, Shortage, format_thousandths
@@ -106,7 +108,8 @@ class MaintenanceScheduled(Kinded):
     seconds: float
 
     def __str__(self) -> str:
-        return "is in maintenance" if self.seconds <= 0 else f"goes into maintenance in {self.seconds:.0f} s"
+        wait = format_duration(round(self.seconds))
+        return "is in maintenance" if self.seconds <= 0 else f"goes into maintenance in {wait}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,8 @@ class Unreliable(Kinded):
     seconds: float
 
     def __str__(self) -> str:
-        return f"{self.failures} launches failed; avoided for another {self.seconds:.0f} s (recovery.avoid_after)"
+        wait = format_duration(round(self.seconds))
+        return f"{self.failures} launches failed; avoided for another {wait} (recovery.avoid_after)"
 
 
 @dataclass(frozen=True, slots=True)

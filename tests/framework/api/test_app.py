@@ -254,10 +254,10 @@ def test_time_without_progress_is_not_cached(state) -> None:
     silent = with_fields(state, last_progress=("worker-0", 40.0))
     app = create_app(lambda: Snapshot(silent, now=now[0]))
 
-    for seconds in (60, 70):
+    for seconds, text in ((60, "1 min"), (70, "1 min 10 s")):
         now[0] = 40.0 + seconds
         notices = ask(app, "/v1/tf/overview").body["notices"]
-        assert [f"no progress for {seconds} s, last from worker-0"] == notices
+        assert [f"no progress for {text}, last from worker-0"] == notices
 
 
 @pytest.mark.parametrize("points", ["-1", "x", "1_0"])

@@ -127,7 +127,7 @@ def test_health_reports_refused_calls() -> None:
     [
         (45.2, "is 45 s behind that of the Mesos master"),
         (0.6, "is 1 s behind that of the Mesos master"),
-        (-3600.0, "is 3600 s ahead of that of the Mesos master"),
+        (-3600.0, "is 1 h ahead of that of the Mesos master"),
     ],
 )
 def test_clock_drift_is_reported_until_it_ends(seconds: float, words: str) -> None:
@@ -234,8 +234,8 @@ def test_repeated_cause_is_remembered_longer_than_others() -> None:
     [
         (FrameworksHidden("no permission"), "the master does not show frameworks: no permission;"),
         (EventSkipped("UPDATE", "no state"), "skipped an event of Mesos that cannot be decoded: UPDATE: no state"),
-        (ClockStepped(90.4), "was set forward by 90 s"),
-        (ClockStepped(-90.4), "was set back by 90 s"),
+        (ClockStepped(90.4), "was set forward by 1 min 30 s"),
+        (ClockStepped(-90.4), "was set back by 1 min 30 s"),
     ],
 )
 def test_event_that_changes_nothing_is_a_warning(event: Event, words: str) -> None:

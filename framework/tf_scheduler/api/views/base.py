@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 from tf_executor.contract.reports import PROGRESS_FIELDS, Progress
+from tf_executor.contract.text import format_duration
 from tf_scheduler.api.views import plan_messages
 from tf_scheduler.api.views.plan_messages import sdk_uninstall_plan
 from tf_scheduler.model.effects import ComputedPlans
@@ -141,7 +142,7 @@ class Snapshot:
         storage = (f"{name}: {error}" for name in state.process.storage_errors if (error := state.storage_error(name)))
         notices = (*islice(frozen, MAX_NOTICES), *islice(storage, MAX_NOTICES))
         if self.silence and state.process.last_progress is not None and state.stored.result is None:
-            notices += (f"no progress for {self.silence} s, last from {state.process.last_progress[0]}",)
+            notices += (f"no progress for {format_duration(self.silence)}, last from {state.process.last_progress[0]}",)
         return notices
 
     def plans(self) -> dict[str, Plan]:

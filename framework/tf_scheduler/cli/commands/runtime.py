@@ -10,6 +10,7 @@ import click
 
 from dcos_command.command import Group
 from mesos_local import images
+from tf_executor.contract.text import format_size
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option
 from tf_scheduler.errors import JobError
@@ -108,7 +109,7 @@ def build(name: str, source: str, as_json: bool) -> None:
         images.write_image(name, _source_image(source, scratch))
     size = path.stat().st_size
     result = {"name": name, "path": str(path), "bytes": size}
-    echo_result(result, f'{name} is built: {size / 1e6:.0f} MB\nin options: "image": "{name}"', as_json)
+    echo_result(result, f'{name} is built: {format_size(size)}\nin options: "image": "{name}"', as_json)
 
 
 def _source_image(source: str, scratch: Path) -> images.Image:

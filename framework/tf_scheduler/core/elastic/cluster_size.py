@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from tf_executor.contract.reports import Progress
+from tf_executor.contract.text import format_duration
 from tf_scheduler.core.offers.matcher import match_gangs
 from tf_scheduler.core.plans.scheduling import Gang, PlanView
 from tf_scheduler.core.state.reducer import decide
@@ -119,8 +120,9 @@ def describe_wait(state: SchedulerState) -> str:
     if size.until is None:
         return ""
     next_spec = wanted_spec(state.stored.full_spec or state.spec, size)
+    limit = format_duration(round(size.until - size.at))
     return (
-        f"the cluster keeps {_workers(state.spec)} until its next checkpoint, at most {size.until - size.at:.0f} s; "
+        f"the cluster keeps {_workers(state.spec)} until its next checkpoint, at most {limit}; "
         f"then it restarts with {_workers(next_spec)}"
     )
 
@@ -149,7 +151,8 @@ def resize_at_checkpoint(state: SchedulerState, now: float) -> Decision:
         return _resize(state, now, f"the cluster restarts with {{}}: it has saved {step}")
     if now < size.until:
         return decide(state)
-    return _resize(state, now, f"the cluster restarts with {{}}: no checkpoint in {size.until - size.at:.0f} s")
+    limit = format_duration(round(size.until - size.at))
+    return _resize(state, now, f"the cluster restarts with {{}}: no checkpoint in {limit}")
 
 
 def _saves(state: SchedulerState) -> int | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from tf_executor.contract.text import format_duration
 from tf_scheduler.core.state.backoff import recent_failures
 from tf_scheduler.model.effects import Outcome
 from tf_scheduler.model.ids import AgentId
@@ -181,6 +182,6 @@ def failure_message(suspect: AgentFailures | None, now: float) -> tuple[Outcome,
     """Return an outcome if the agent is avoided from now on."""
     if suspect is None or suspect.avoided_until <= now:
         return ()
-    count, wait = len(suspect.failures), suspect.avoided_until - now
-    sentence = f"agent {suspect.hostname} is avoided for {wait:g} s: {count} launches have failed there"
+    count, wait = len(suspect.failures), format_duration(round(suspect.avoided_until - now))
+    sentence = f"agent {suspect.hostname} is avoided for {wait}: {count} launches have failed there"
     return (Outcome("AgentAvoided", sentence, warning=True),)

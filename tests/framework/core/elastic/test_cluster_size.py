@@ -143,9 +143,8 @@ def test_requested_size_waits_for_the_next_checkpoint() -> None:
 
     assert Resized(2, NOW, 3, configured=2, until=NOW + 600.0, saves=1) == decision.state.stored.resized
     assert (2, 2) == (decision.state.spec.task_count, decision.state.stored.full_spec.task_count)
-    assert "keeps 2 workers until its next checkpoint, at most 600 s; then it restarts with 3 workers" in describe_wait(
-        decision.state
-    )
+    words = "keeps 2 workers until its next checkpoint, at most 10 min; then it restarts with 3 workers"
+    assert words in describe_wait(decision.state)
     assert [NOW + 600.0] == list(deadlines(decision.state))
 
 
@@ -154,7 +153,7 @@ def test_requested_size_waits_for_the_next_checkpoint() -> None:
     [
         (2, 40, NOW, "saved step 40"),
         (2, None, NOW, "saved a checkpoint"),
-        (1, None, NOW + 600, "no checkpoint in 600 s"),
+        (1, None, NOW + 600, "no checkpoint in 10 min"),
     ],
 )
 def test_wait_ends_at_a_checkpoint_or_its_limit(saves: int, step: int | None, now: float, words: str) -> None:

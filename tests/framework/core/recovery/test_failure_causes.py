@@ -121,7 +121,7 @@ def test_avoided_agent_is_reported_while_avoided() -> None:
 
     (outcome,) = failure_message(agent, 100.0)
 
-    assert "agent agent-1 is avoided for 60 s: 3 launches have failed there" == outcome.message
+    assert "agent agent-1 is avoided for 1 min: 3 launches have failed there" == outcome.message
     assert ("AgentAvoided", True) == (outcome.kind, outcome.warning)
     assert () == failure_message(agent, 160.0) == failure_message(None, 100.0)
 
