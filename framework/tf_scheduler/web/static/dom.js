@@ -27,13 +27,13 @@ export function show(place, ...content) {
   updateChildren(place, el("div", {}, content));
 }
 
-function updateChildren(parent, wanted) {
+function updateChildren(parent, target) {
   const keyed = new Map();
   for (const child of parent.childNodes) {
     if (child.dataset?.key) keyed.set(child.dataset.key, child);
   }
   let current = parent.firstChild;
-  for (const child of [...wanted.childNodes]) {
+  for (const child of [...target.childNodes]) {
     const key = child.dataset?.key;
     const match = key ? keyed.get(key) : current && !current.dataset?.key ? current : null;
     if (match && match.nodeName === child.nodeName) {
@@ -51,16 +51,16 @@ function updateChildren(parent, wanted) {
   }
 }
 
-function updateNode(node, wanted) {
+function updateNode(node, target) {
   if (node.nodeType === Node.TEXT_NODE) {
-    if (node.data !== wanted.data) node.data = wanted.data;
+    if (node.data !== target.data) node.data = target.data;
     return;
   }
   for (const { name } of [...node.attributes]) {
-    if (!wanted.hasAttribute(name)) node.removeAttribute(name);
+    if (!target.hasAttribute(name)) node.removeAttribute(name);
   }
-  for (const { name, value } of wanted.attributes) {
+  for (const { name, value } of target.attributes) {
     if (node.getAttribute(name) !== value) node.setAttribute(name, value);
   }
-  updateChildren(node, wanted);
+  updateChildren(node, target);
 }
