@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import socket
 import subprocess
@@ -158,13 +159,12 @@ def _missing_libraries() -> Iterator[str]:
     except metadata.PackageNotFoundError:  # run from the source tree, or from one file that contains all
         return
     for requirement in required:
-        text, _, marker = requirement.partition(";")
-        name = "".join(char if char.isalnum() or char in "-_." else " " for char in text).split()[0]
-        if "extra" not in marker:
+        name = re.match(r"[\w.-]+", requirement)
+        if name is not None and "extra" not in requirement.partition(";")[2]:
             try:
-                metadata.version(name)
+                metadata.version(name[0])
             except metadata.PackageNotFoundError:
-                yield name
+                yield name[0]
 
 
 def _missing_system_libraries() -> str:

@@ -63,13 +63,8 @@ def test_agents_have_the_resources_of_their_running_tasks() -> None:
 
 def test_unused_agents_are_limited(state) -> None:
     names = [f"host-{number:03}" for number in reversed(range(60))]
-    view = overview(
-        Snapshot(
-            with_fields(
-                state, agent_snapshots={AgentId(name): AgentSnapshot(name, "", "", 1, 1, 0, 5.0) for name in names}
-            )
-        )
-    )
+    agents = {AgentId(name): AgentSnapshot(name, "", "", 1, 1, 0, 5.0) for name in names}
+    view = overview(Snapshot(with_fields(state, agent_snapshots=agents)))
 
     assert [f"host-{number:03}" for number in range(50)] == [agent.hostname for agent in view.agents]
     assert 10 == view.more_agents

@@ -92,10 +92,12 @@ def root_agent(is_root: bool | None) -> tuple[AgentFacts, ...]:
 
 
 NO_LOGIN = agents(authenticate_http_executors="false")
+MANY = tuple(AgentFacts(f"S{number}", f"agent-{number}", {}) for number in range(1000))
 CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("executor_login", {"agents": NO_LOGIN, "options": WITH_SECRETS}, "red", "agent-2"),
     ("executor_login", {"agents": NO_LOGIN, "options": options(service={"gcs_key": "{}"})}, "red", "agent-2"),
     ("executor_login", {"agents": NO_LOGIN}, "yellow", "agent-2"),
+    ("executor_login", {"agents": MANY}, "yellow", "agent-4 and 995 more"),
     ("executor_login", {"agents": (AgentFacts("S0", "agent-1", UNKNOWN),)}, "not checked", "does not answer"),
     ("executor_login", {"agents": (*GOOD.agents, AgentFacts("S2", "a-3", UNKNOWN))}, "yellow", "a-3"),  # type: ignore[misc]
     ("executor_login", {"agents": ()}, "not checked", "no agent"),
@@ -138,6 +140,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("failing_agents", {"service": service(failing_agents=(("a", (NOW - 901,), 0.0),))}, "green", "recently"),
     ("artefacts", {"artefacts": (ArtefactFacts("executor.url", "http://h/x", "HTTP 404"),)}, "red", "HTTP 404"),
     ("artefacts", {"artefacts": (ArtefactFacts("o", "s3://x", is_checked=False),)}, "not checked", "s3://x"),
+    ("ports", {"laptop": replace(LAPTOP, taken_ports=("5050 (nginx)", "31000"))}, "yellow", ": 5050 (nginx), 31000"),
     ("memory", {"laptop": replace(LAPTOP, memory=GIB // 2)}, "red", "512 MB"),
     ("memory", {"laptop": replace(LAPTOP, memory=3 * GIB // 2)}, "yellow", "1.5 GB"),
     ("memory", {"laptop": replace(LAPTOP, memory=None)}, "not checked", "unknown"),
@@ -192,28 +195,8 @@ def test_each_unknown_fact_fails_no_check() -> None:
         assert len(CHECKS) == len(judge(replace(GOOD, **change)))
 
 
-def test_used_default_ports_are_listed() -> None:
-    taken = replace(LAPTOP, taken_ports=("5050 (nginx, process 12)", "31000"))
-
-    (finding,) = [found for check, found in judge(replace(GOOD, laptop=taken)) if check.name == "ports"]
-
-    assert (Level.YELLOW, "default ports of `local up` in use: 5050 (nginx, process 12), 31000") == (
-        finding.level,
-        finding.message,
-    )
-
-
 def test_security_selects_first_six() -> None:
     assert [check.name for check in CHECKS[:6]] == [check.name for check, _ in judge(GOOD, security=True)]
-
-
-def test_many_names_are_abbreviated() -> None:
-    """A cluster of a thousand agents fits into one line."""
-    many = tuple(AgentFacts(f"S{number}", f"agent-{number}", {}) for number in range(1000))
-
-    (finding,) = (finding for check, finding in judge(replace(GOOD, agents=many)) if check.name == "executor_login")
-
-    assert finding.message.endswith("agent-4 and 995 more")
 
 
 @pytest.mark.parametrize(

@@ -353,16 +353,11 @@ def test_missing_library_is_red(tmp_path: Path) -> None:
 
 def test_missing_folder_has_the_space_of_its_parent(tmp_path: Path) -> None:
     """A folder that a later run creates."""
-    facts = gather_laptop(None, [tmp_path / "not" / "yet"], "", {})
+    facts = gather_laptop(None, [tmp_path / "not" / "yet"], "another machine", {})
 
-    assert facts.memory
-    assert facts.memory > 1 << 20
-
+    assert (facts.memory or 0) > 1 << 20
     assert facts.free[str(tmp_path / "not" / "yet")] > 0
-
-
-def test_unsupported_machine_has_no_local_mesos() -> None:
-    assert "another machine" == gather_laptop(None, [], "another machine", {}).no_local_mesos
+    assert "another machine" == facts.no_local_mesos
 
 
 # --- Ways to the master
