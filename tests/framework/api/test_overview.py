@@ -52,8 +52,7 @@ def test_unused_agents_have_last_offer(state) -> None:
 def test_agents_have_the_resources_of_their_running_tasks() -> None:
     """Without those of tasks that have ended."""
     resources = (Resource("cpus", 600), Resource("mem", 1_088_000))
-    names = ("ps-0", "worker-0", "chief-0")
-    records = [a_record(a_spec(), name, resources=resources) for name in names]
+    records = [a_record(a_spec(), name, resources=resources) for name in ("ps-0", "worker-0", "chief-0")]
     states = (TaskState.FAILED, TaskState.RUNNING, TaskState.RUNNING)
     statuses = [TaskStatus(record.id, state) for record, state in zip(records, states, strict=True)]
     state = apply(SchedulerState(a_spec()), *map(TaskLaunched, records), *map(StatusStored, statuses))

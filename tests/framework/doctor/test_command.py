@@ -103,9 +103,7 @@ def test_servers_that_do_not_answer_exit_with_3(doctor, arguments: tuple[str, st
     ],
 )
 @pytest.mark.parametrize("is_master_reached", [False, True])
-def test_answer_of_another_server_is_none(
-    doctor, status: int, body: bytes, headers: dict[str, str], words: str, is_master_reached: bool
-) -> None:
+def test_answer_of_another_server_is_none(doctor, status: int, body: bytes, headers, words, is_master_reached) -> None:
     """Nothing of the service could be checked, whatever the master answers."""
 
     class Handler(QuietHandler):

@@ -125,9 +125,8 @@ def test_page_follows_and_commands_training(scheduler, visit) -> None:
     row.get_by_role("button").click()
     question = page.get_by_role("dialog")
     page.get_by_role("button", name="Restart task").click()
-    expect(question).to_contain_text(
-        re.compile(r"chief-0 restarts; [\d,]+ steps? since its last checkpoint (is|are) lost\.")
-    )
+    loss = re.compile(r"chief-0 restarts; [\d,]+ steps? since its last checkpoint (is|are) lost\.")
+    expect(question).to_contain_text(loss)
     question.get_by_role("button", name="Cancel").click()
 
     press("Commands for step again worker-1")

@@ -250,9 +250,8 @@ def test_selected_task_is_restarted(live, home, visit, button, word) -> None:
 
     chip(page, "worker-0").click()
     page.get_by_role("button", name=button).click()
-    expect(page.get_by_role("dialog")).to_contain_text(
-        "worker-0 restarts; 11 steps since its last checkpoint are lost."
-    )
+    loss = "worker-0 restarts; 11 steps since its last checkpoint are lost."
+    expect(page.get_by_role("dialog")).to_contain_text(loss)
     page.get_by_role("dialog").get_by_role("button", name=word).click()
     expect(page.locator("#message")).to_contain_text(f"{word} worker-0: ")
     play(live.world, send.offers(), send.running())
@@ -392,16 +391,14 @@ def test_speed_shows_when_workers_join_and_leave(visit) -> None:
         expect(speed.get_by_role("listitem")).to_have_text(["chief-0 5", "workers 1"])
         assert ["66.", "100"] == [line.get_attribute("x1")[:3] for line in marks.locator("line").all()]
         expect(page.locator("svg.joined")).to_have_count(1)
-        expect(page.get_by_role("img", name="workers over the steps")).to_have_accessible_name(
-            re.compile("chief-0 7.5")
-        )
+        metric = page.get_by_role("img", name="workers over the steps")
+        expect(metric).to_have_accessible_name(re.compile("chief-0 7.5"))
         assert 320 == page.evaluate("document.documentElement.scrollWidth")
         assert [] == page.evaluate(CONTRAST)
 
         page.get_by_label("Curves over").select_option("time")
-        expect(speed.get_by_role("img")).to_have_accessible_name(
-            re.compile(r"workers: 2; 3 from 1970-01-01 \S+03; 1 from 1970-01-01 \S+04")
-        )
+        times = re.compile(r"workers: 2; 3 from 1970-01-01 \S+03; 1 from 1970-01-01 \S+04")
+        expect(speed.get_by_role("img")).to_have_accessible_name(times)
 
 
 def test_reports_at_one_step_are_one_point(live, home, visit) -> None:
@@ -422,17 +419,10 @@ def test_options_that_differ_from_defaults_come_first(live, home, visit) -> None
     live.world.state = with_fields(live.world.state, configurations={stored.id: stored})
     page = visit(home)
     page.locator("#options-fold summary").click()
-    shown = page.locator("#options h3")
+    jobs = ("ps (1)", "worker (2)", "chief (1)")
+    titles = ["Options that differ from the defaults", re.compile("Changed by the update of"), *jobs]
 
-    expect(shown).to_have_text(
-        [
-            "Options that differ from the defaults",
-            re.compile("Changed by the update of"),
-            "ps (1)",
-            "worker (2)",
-            "chief (1)",
-        ]
-    )
+    expect(page.locator("#options h3")).to_have_text(titles)
     expect(page.locator("#options dt").first).to_have_text("service.name")
     expect(page.locator("#options")).to_contain_text(EVIL)
     expect(page.locator("#options")).to_contain_text("1 → 2")
@@ -487,9 +477,8 @@ def test_earlier_runs_are_listed_and_compared_with_keyboard(with_runs, visit) ->
     for _ in range(2):
         page.keyboard.press("Tab")
     page.keyboard.press("Space")
-    expect(
-        region.get_by_role("img", name=re.compile("Loss over the steps; now: A: this run 0.4, B: .* 0.3"))
-    ).to_be_visible()
+    label = re.compile("Loss over the steps; now: A: this run 0.4, B: .* 0.3")
+    expect(region.get_by_role("img", name=label)).to_be_visible()
     expect(region.locator("figcaption")).to_have_text(["Loss", "accuracy", "Steps a second"])
     expect(region.locator(".settings dt")).to_have_text(["service.environment.LR"])
     expect(region.locator(".settings dd")).to_have_text(["A: 0.2", "B: 0.1"])
@@ -625,9 +614,7 @@ def test_page_says_what_is_missing_and_why(live, home, visit) -> None:
     page = visit(home)
 
     expect(page.get_by_role("region", name="Cluster")).to_contain_text("Agents with GPUs are not shown: no task asks")
-    expect(page.get_by_role("region", name="Training")).to_contain_text(
-        "TensorBoard is off. To turn it on, set service."
-    )
+    expect(page.get_by_role("region", name="Training")).to_contain_text("TensorBoard is off. To turn it on, set ")
 
 
 def test_output_of_selected_task_is_followed(live, home, visit) -> None:
