@@ -102,6 +102,7 @@ def gather_laptop(
     folders: Iterable[Path],
     local_mesos_problem: str,
     trainings: Mapping[str, Mapping[str, str]],
+    taken_ports: tuple[str, ...] = (),
 ) -> LaptopFacts:
     """Examine this machine.
 
@@ -110,6 +111,7 @@ def gather_laptop(
         folders: Folders in which commands store files, in addition to that of temporary files.
         local_mesos_problem: Why no local cluster can run; empty if that is unknown.
         trainings: Versions of TensorFlow and Keras, see LaptopFacts.
+        taken_ports: See LaptopFacts.
     """
     programs = () if options is None else _programs(options)
     return LaptopFacts(
@@ -123,6 +125,7 @@ def gather_laptop(
         memory=_available_memory(),
         trainings=trainings,
         gpus=tuple(_gpus()),
+        taken_ports=taken_ports,
     )
 
 

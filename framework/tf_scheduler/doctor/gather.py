@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from dcos_command.client import ServiceClient, api_path
-from dcos_command.errors import CommandError, RefusedError
+from dcos_command.errors import CommandError
 from mesos_client.http import MALFORMED
 from mesos_client.masters import Leader, MasterList, ZooKeeperUrl, parse_masters
 from tf_executor.contract.http import HttpReply, is_loopback
@@ -41,7 +41,7 @@ from .facts import (
     StoreFacts,
     Unknown,
 )
-from .files import PARALLEL, TIMEOUT, gather_artefacts, gather_laptop
+from .files import PARALLEL, TIMEOUT, gather_artefacts
 from .requests import Access, FactError, offset_of, parse, reading, send
 
 Document = Mapping[str, Any]
@@ -67,22 +67,14 @@ def attempt(gather: Callable[[], T]) -> T | Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What to examine. Options are complete; `laptop` has further facts to gather."""
+    """What to examine. Options are complete."""
 
     options: Document | Unknown
     #: Address of the master: host:port, several with commas, or zk://...; empty: that of the options.
     master: str
     service: ServiceClient | Unknown
-    #: Folders in which commands store files on this machine.
-    folders: Sequence[Path] = ()
-    #: Why no local cluster can run on this machine; empty if that is unknown.
-    local_mesos_problem: str = ""
-    #: Versions of TensorFlow and Keras on this machine, see LaptopFacts.
-    trainings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    #: See LaptopFacts.
-    taken_ports: tuple[str, ...] = ()
-    #: Omit the files of the options, and this machine.
-    security_only: bool = False
+    #: Examines this machine, with the options whose tasks run on it; None: only the security is examined.
+    laptop: Callable[[Document | None], LaptopFacts] | None
 
     @property
     def is_local(self) -> bool:
@@ -104,7 +96,8 @@ def gather(subject: Subject) -> Facts:
         api = attempt(lambda: _api(subject, master))
         urls = [] if isinstance(subject.service, Unknown) else [subject.service.url]
         urls += [master.facts.url] if isinstance(master, Cluster) else []
-        certificates = tuple(pool.map(lambda url: _certificate(url, subject), filter(_is_https, urls)))
+        encrypted = [url for url in urls if url.startswith("https:")]
+        certificates = tuple(pool.map(lambda url: _certificate(url, subject), encrypted))
         return Facts(
             time.time(),
             subject.options,
@@ -120,15 +113,13 @@ def gather(subject: Subject) -> Facts:
 
 
 def _laptop(subject: Subject) -> LaptopFacts:
-    if subject.security_only:
+    if subject.laptop is None:
         raise FactError("not part of --security")
-    options = None if isinstance(subject.options, Unknown) or not subject.is_local else subject.options
-    facts = gather_laptop(options, subject.folders, subject.local_mesos_problem, subject.trainings)
-    return replace(facts, taken_ports=subject.taken_ports)
+    return subject.laptop(None if isinstance(subject.options, Unknown) or not subject.is_local else subject.options)
 
 
 def _artefacts(subject: Subject) -> tuple[ArtefactFacts, ...]:
-    if subject.security_only:
+    if subject.laptop is None:
         raise FactError("not part of --security")
     return gather_artefacts(_known(subject.options), is_local=subject.is_local)
 
@@ -137,10 +128,6 @@ def _known(fact: T | Unknown) -> T:
     if isinstance(fact, Unknown):
         raise FactError(fact.reason)
     return fact
-
-
-def _is_https(url: str) -> bool:
-    return url.startswith("https:")
 
 
 # --- Master and agents
@@ -389,7 +376,7 @@ def _service(subject: Subject) -> ServiceFacts:
 def _service_facts(service: ServiceClient) -> ServiceFacts:
     ids = service.get(api_path("state", "frameworkId"))
     events = service.get(api_path("events"), limit=str(_MAX_EVENTS))["events"]
-    mesos = _mesos_view(service)
+    mesos = service.get(api_path("debug", "mesos"))
     refused = mesos["refused_calls"]
     return ServiceFacts(
         name=service.name or service.url,
@@ -403,15 +390,6 @@ def _service_facts(service: ServiceClient) -> ServiceFacts:
             (item["hostname"], tuple(item["failures"]), item["avoided_until"]) for item in mesos["failing_agents"]
         ),
     )
-
-
-def _mesos_view(service: ServiceClient) -> Any:
-    try:
-        return service.get(api_path("debug", "mesos"))
-    except RefusedError as error:
-        if error.http_status != 404:
-            raise
-        raise FactError(f"the scheduler at {service.url} is too old to report its calls") from error
 
 
 def _since(events: Iterable[Document], kind: str) -> list[Document]:

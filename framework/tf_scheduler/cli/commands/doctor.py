@@ -28,8 +28,8 @@ from tf_scheduler.cli.common.options_file import keras_versions, load_document
 from tf_scheduler.cli.common.output import echo_json, screen
 from tf_scheduler.cli.local_run.discovery import resolve_service
 from tf_scheduler.doctor.checks import Check, Finding, Level, judge
-from tf_scheduler.doctor.facts import Unknown
-from tf_scheduler.doctor.files import TIMEOUT
+from tf_scheduler.doctor.facts import LaptopFacts, Unknown
+from tf_scheduler.doctor.files import TIMEOUT, gather_laptop
 from tf_scheduler.doctor.gather import Document, Subject, attempt, gather, listening_sockets
 from tf_scheduler.options.load import resolve
 
@@ -95,11 +95,7 @@ def doctor(context: click.Context, /, file: Path | None, master: str, security: 
         options=attempt(lambda: _installed_options(service)) if document is None else document,
         master=master or (_local_master() if document is None and isinstance(service, Unknown) else ""),
         service=service,
-        folders=(state_home(), default_cache()),
-        local_mesos_problem=_local_mesos_problem(),
-        trainings={} if security else _trainings(),
-        taken_ports=() if security or _local_master() else tuple(_taken_ports()),
-        security_only=security,
+        laptop=None if security else _laptop,
     )
     facts = gather(subject)
     results = judge(facts, security=security)
@@ -118,6 +114,11 @@ def doctor(context: click.Context, /, file: Path | None, master: str, security: 
 
 
 doctor.params += common_options()
+
+
+def _laptop(options: Document | None) -> LaptopFacts:
+    folders, ports = (state_home(), default_cache()), () if _local_master() else tuple(_taken_ports())
+    return gather_laptop(options, folders, _local_mesos_problem(), _trainings(), ports)
 
 
 def _service(selected: ServiceOptions, document: Document | None) -> ServiceClient | Unknown:
