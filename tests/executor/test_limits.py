@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kit.waiting import wait_until
 from tf_executor.contract.reports import EndReport
 from tf_executor.contract.settings import RunSettings
 from tf_executor.process.supervisor import LimitsError, resolve_limits
@@ -66,7 +67,7 @@ def test_program_of_other_user_dies_with_executor(executor: Any) -> None:
     open_folders(executor.sandbox)
     (executor.sandbox / "ready").chmod(0o666)
     executor.launch_ready("echo ready > ready; exec sleep 3600", user="nobody")
-    (program,) = executor.processes()
+    (program,) = wait_until(executor.processes)  # during exec, a process has no environment
     pidfd = os.pidfd_open(program)
     executor.process.kill()
     try:

@@ -406,7 +406,7 @@ def test_late_parameter_server_uses_up_no_restarts(run, tmp_path: Path, kept) ->
     code, out, err = run("local", "run", path, "--json", "--dir", kept.directory)
 
     assert (0, "succeeded") == (code, json.loads(out)["state"]), err
-    assert (tmp_path / "launches").stat().st_size > 5
+    assert (tmp_path / "launches").stat().st_size >= 5
 
 
 def scheduler_of(folder):

@@ -328,15 +328,19 @@ def test_stop_does_not_wait_for_silent_zookeeper(watch, candidates, ensemble) ->
 def test_stop_does_not_wait_for_lost_answer(watch, candidates, ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
     """Frozen during a request: the request is given up."""
     candidates.enter(ONE)
-    looking = watch()
-    looking.next()
     asked = threading.Event()
 
     def answer(result):
         asked.set()
-        return result.get(timeout=10 * PATIENCE)
+        try:
+            return result.get(timeout=10 * PATIENCE)
+        finally:
+            asked.clear()
 
+    # Before the start: a request that is on its way when the server freezes waits as long as a new one.
     monkeypatch.setattr(zookeeper_detector, "_answer", answer)
+    looking = watch()
+    looking.next()
     (server,) = ensemble.servers
     freeze(server)
     try:
