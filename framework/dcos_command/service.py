@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import time
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import click
 
@@ -119,8 +120,35 @@ def show_result(answer: Mapping[str, Any]) -> Renderable:
     return (Line((status_word(answer["verdict"]), ": ", str(answer["reason"]))),)
 
 
-_REFRESH_SECONDS = 0.5
-_MAX_FAILURES = 20  # polls without an answer, in which a restarted scheduler usually comes back
+#: Seconds between two polls.
+_POLL_SECONDS = 0.5
+#: Seconds without an answer after which a follower gives up; a restarted scheduler usually comes back.
+_MAX_SILENCE = 60.0
+
+
+def follow(
+    service: ServiceClient, fetch: Callable[[ServiceClient], Any], *, is_installed: bool = False
+) -> Iterator[tuple[Any, Any]]:
+    """Yield result and answer of `fetch` repeatedly, until the job is decided.
+
+    Both are None while the service does not answer. Raise UnreachableError if it never has, or not for a minute, unless
+    something restarts its scheduler: a local run, or (`is_installed`) the program that has just installed it.
+    """
+    answered = -math.inf
+    while True:
+        answer = None
+        try:
+            result, answer = final_result(service), fetch(service)
+            answered = time.monotonic()
+        except UnreachableError:
+            # The scheduler of a local run exits with its job.
+            result = service.run.result() if service.run else None
+            if not (service.run or is_installed) and time.monotonic() > answered + _MAX_SILENCE:
+                raise
+        yield result, answer
+        if result is not None:
+            return
+        time.sleep(_POLL_SECONDS)
 
 
 def watch_progress(service: ServiceClient, screen: Screen) -> Any:
@@ -131,31 +159,15 @@ def watch_progress(service: ServiceClient, screen: Screen) -> Any:
 
 
 def _progress_frames(service: ServiceClient, results: list[Any]) -> Iterator[Renderable]:
-    """Yield the progress repeatedly until the job is decided or requests fail.
-
-    The result is appended to `results`.
-    """
+    """Yield the progress until the job is decided; append each poll's result."""
     frame: list[Any] = []
-    failures = 0
-    while True:
-        try:
-            last = final_result(service)
-            frame = list(show_progress(fetch_progress(service)))
-            failures = 0
-        except UnreachableError:
-            failures += 1
-            if not frame:
-                raise
-            # The scheduler of a local run exits with its job.
-            last = service.run.result() if service.run else None
-            if failures > _MAX_FAILURES and service.run is None:
-                raise UnreachableError(f"{service.url} stopped answering; the service may have ended") from None
-        if last is not None:
-            results.append(last)
-            yield [*frame, *show_result(last)]
-            return
-        yield [*frame, Line((dim("No answer, retrying."),))] if failures else frame
-        time.sleep(_REFRESH_SECONDS)
+    for result, answer in follow(service, fetch_progress):
+        results.append(result)
+        frame = frame if answer is None else list(show_progress(answer))
+        if result is not None:
+            yield [*frame, *show_result(result)]
+        else:
+            yield [*frame, Line((dim("No answer, retrying."),))] if answer is None else frame
 
 
 def fetch_progress(service: ServiceClient) -> Any:
@@ -184,10 +196,6 @@ def result(call: CommandCall) -> int:
 
 # --- wait
 
-_POLL_SECONDS = 0.5
-#: Seconds without an answer after which `wait` gives up; a restarted scheduler usually comes back.
-_MAX_SILENCE = 60.0
-
 
 class _WaitTimeoutError(CommandError):
     """`wait --timeout` has passed; the exit code is that of timeout(1)."""
@@ -198,22 +206,14 @@ class _WaitTimeoutError(CommandError):
 
 def wait_for_result(service: ServiceClient, limit: float | None = None, *, training: bool = False) -> Any:
     """The result of the job, or with `training` the progress at its first step."""
-    started = answered = time.monotonic()
-    has_answered = False
-    while True:
-        try:
-            answer = final_result(service) or (_first_step(service) if training else None)
-            has_answered, answered = True, time.monotonic()
-        except UnreachableError:
-            # The scheduler of a local run exits with its job.
-            answer = service.run.result() if service.run else None
-            if service.run is None and (not has_answered or time.monotonic() > answered + _MAX_SILENCE):
-                raise
+    answer, deadline = None, math.inf if limit is None else time.monotonic() + limit
+    for result, first_step in follow(service, _first_step if training else lambda _: None):
+        answer = result or first_step
         if answer is not None:
-            return answer
-        if limit is not None and time.monotonic() >= started + limit:
+            break
+        if time.monotonic() >= deadline:
             raise _WaitTimeoutError(f"not {'training' if training else 'decided'} after {limit} s")
-        time.sleep(_POLL_SECONDS)
+    return answer
 
 
 def _first_step(service: ServiceClient) -> Any:

@@ -27,7 +27,7 @@ from .documents import read_document, relative_job_url, with_settings
 from .errors import CommandError, RefusedError, UnreachableError, UsageError, error_document
 from .output import Line, Renderable, Screen, Table, Word, dim, local_time, status_word
 from .plans import TASK
-from .service import result_code, show_result
+from .service import follow, result_code, show_result
 
 _NOT_FOUND = 404
 
@@ -188,7 +188,7 @@ def _open_page(answer: Mapping[str, Any], *, print_only: bool) -> Renderable:
 
 # --- submit
 
-_POLL_SECONDS, _LINE_SECONDS = 0.5, 10.0
+_LINE_SECONDS = 10.0
 
 
 def submit_document(call: CommandCall, document: Mapping[str, Any], file: str, *, detach: bool) -> int:
@@ -212,11 +212,11 @@ def submit_document(call: CommandCall, document: Mapping[str, Any], file: str, *
     if detach:
         return call.show(answer, show_submitted)
     Screen(sys.stderr).show(show_submitted(answer))
-    result = _follow(client)
+    result = _print_progress(client)
     if client.keep is not None:
         client.keep(client)
     return call.show(
-        {**answer, **result},
+        {**answer, "verdict": result["verdict"], "reason": result["reason"]},
         lambda answer: (
             *show_result(answer),
             f"to remove the service: {service.program} --name {answer['service']} uninstall",
@@ -256,26 +256,23 @@ def show_submitted(answer: Mapping[str, Any]) -> Renderable:
     yield f"page: {answer['page']}"
 
 
-def _follow(service: ServiceClient) -> Mapping[str, Any]:
+def _print_progress(service: ServiceClient) -> Any:
     """Print a line at each change and every 10 s; return the result of the job.
 
     Raise CommandError if the service is removed meanwhile.
     """
-    screen, last_word, due = Screen(sys.stderr), "", 0.0
-    while True:
-        try:
-            overview = _overview(service)
-            word, text = overview["activity"], _training(overview) or overview.get("detail") or ""
-        except UnreachableError:  # the scheduler is starting or restarting
-            overview, word, text = {}, "waiting", installation_of(service).last_failure(finished=False)
+    screen, result, last_word, due = Screen(sys.stderr), None, "", 0.0
+    for result, overview in follow(service, _overview, is_installed=True):
+        if overview is None:  # the scheduler is starting or restarting
+            word, text = "waiting", installation_of(service).last_failure(finished=False)
             if text is None:
-                raise CommandError(f"{service.name} was removed before its job has ended") from None
-        if overview.get("verdict"):
-            return {"verdict": overview["verdict"], "reason": overview["reason"]}
-        if word != last_word or time.monotonic() > due:
+                raise CommandError(f"{service.name} was removed before its job has ended")
+        else:
+            word, text = overview["activity"], _training(overview) or overview.get("detail") or ""
+        if result is None and (word != last_word or time.monotonic() > due):
             last_word, due = word, time.monotonic() + _LINE_SECONDS
             screen.show((f"{service.name}  {word.upper()}  {text}".rstrip(),))
-        time.sleep(_POLL_SECONDS)
+    return result
 
 
 # --- tasks, why, cluster

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import click
 import pytest
 
-from dcos_command import logs, service, update
+from dcos_command import logs, service
 from dcos_command.answers import parse_json, type_of
 from dcos_command.client import parse_error_body
 from dcos_command.command import COMMANDS, ServiceCommand
@@ -147,9 +147,8 @@ def arguments_of(words: str, command: ServiceCommand, options: Path, chance: ran
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Poll without pauses."""
-    for module, name in ((logs, "_RETRY_SECONDS"), (update, "_CHECK_SECONDS"), (update, "_POLL_SECONDS")):
-        monkeypatch.setattr(module, name, 0.0)
-    monkeypatch.setattr(service, "_REFRESH_SECONDS", 0.0)
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    monkeypatch.setattr(service, "_MAX_SILENCE", 0.0)
     monkeypatch.setattr(logs, "_MAX_RETRIES", 3)
     monkeypatch.setattr(webbrowser, "open", lambda _url: True)
 

@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from builders import a_spec, with_fields
-from dcos_command import tasks
+from dcos_command import service
 from dcos_command.errors import UnreachableError
 from live_api import LiveApi
 from tf_scheduler.model.state import Result, Verdict
@@ -95,23 +95,23 @@ def test_followed_job_without_a_record_is_named(own, api, file: Path) -> None:
 
 def test_submit_waits_for_the_scheduler(dcos, api, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each state is printed once; a service that is removed meanwhile is an error."""
-    states = [None, {"activity": "training"}, {"activity": "training"}, {"verdict": "failed"}]
+    verdicts: list[str | None] = ["", None, None, "failed"]
 
-    def overview(_service):
-        if (state := states.pop(0)) is None:
+    def final_result(_service):
+        if (verdict := verdicts.pop(0)) == "":
             raise UnreachableError("starting")
-        return {"activity": "", "verdict": "", "reason": "x", "tasks": [], "leader": None, **state}
+        return verdict and {"verdict": verdict, "reason": "x"}
 
     last = ["exit code 3", None]
-    monkeypatch.setattr(tasks, "_overview", overview)
-    monkeypatch.setattr(tasks, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(service, "final_result", final_result)
+    monkeypatch.setattr(service, "_POLL_SECONDS", 0.0)
     monkeypatch.setattr("dcos_command.client.CosmosInstallation.last_failure", lambda _, finished: last.pop(0))
 
     result = dcos("submit", str(file))
     assert 1 == result.code
     lines = [line for line in result.err.splitlines() if line.startswith("dev/digits")]
-    assert ["dev/digits  WAITING  exit code 3", "dev/digits  TRAINING"] == lines
-    states.append(None)
+    assert ["dev/digits  WAITING  exit code 3", "dev/digits  QUEUED  ps-0, worker-0, worker-1 and 1 others"] == lines
+    verdicts.append("")
     assert "dev/digits was removed before its job has ended" in dcos("submit", str(file)).err
 
 
