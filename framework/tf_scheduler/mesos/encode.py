@@ -277,7 +277,6 @@ def _uri(uri: Uri, agents_extract: bool) -> Json:
     return {
         "value": uri.value,
         "extract": uri.extract and agents_extract,
-        "executable": uri.executable,
         **({"cache": True} if uri.cache else {}),
         **({"output_file": name} if name else {}),
     }

@@ -190,7 +190,6 @@ class Uri:
 
     value: str
     extract: bool = True
-    executable: bool = False
     #: Whether the agent caches it for later tasks.
     cache: bool = False
     output_file: str = ""

@@ -143,7 +143,7 @@ def test_accept_call_is_complete() -> None:
             "command": {
                 "shell": True,
                 "value": 'cd "${MESOS_SANDBOX:-.}" || exit; exec python3 -I -S executor.pyz',
-                "uris": [{"value": "file:///tmp/executor.pyz", "extract": False, "executable": False}],
+                "uris": [{"value": "file:///tmp/executor.pyz", "extract": False}],
             },
             "resources": [
                 {"name": "cpus", "type": "SCALAR", "scalar": {"value": 0.1}},

@@ -231,9 +231,8 @@ def _data(value: Any) -> Any:
             return [_data(item) for item in value]
         case Needs():
             return {"cpus": value.cpus, "mem": value.mem, "disk": value.disk, "gpus": value.gpus, "ports": value.ports}
-        case Uri(value=url, extract=extract, executable=executable, cache=cache, output_file=file, link=link):
-            names = {"value": url, "extract": extract, "executable": executable, "cache": cache, "output_file": file}
-            return {**names, "link": link}
+        case Uri(value=url, extract=extract, cache=cache, output_file=file, link=link):
+            return {"value": url, "extract": extract, "cache": cache, "output_file": file, "link": link}
         case Program(name=name, path=path, context=context):
             return {"name": name, "path": path, "context": context}
         case Volume(host_path=host_path, container_path=container_path, read_only=read_only):
