@@ -30,7 +30,6 @@ from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.state import spec_index
 from tf_scheduler.model.events import PodCommand
 from tf_scheduler.model.ids import TaskName, executor_of
-from tf_scheduler.model.placement import GangSpec
 from tf_scheduler.model.plan import Reply
 from tf_scheduler.model.spec import ExecutorSpec, JobKind, RecoveryPolicy, RestartPolicy, ServiceSpec
 from tf_scheduler.model.state import SchedulerState, Verdict
@@ -227,8 +226,7 @@ def test_collective_training_leaves_drained_agent(cluster, start, tmp_path: Path
     # Each needs an agent of its own.
     job = a_job(JobKind.WORKER, 3, needs=needs(1.5, 64), command=command, kill_grace=60.0, min_count=2)
     recovery = RecoveryPolicy(shrink_after=4.0)
-    gang = GangSpec(hold_seconds=1.0)
-    service = start(a_service(job, strategy=Strategy.MULTI_WORKER_MIRRORED, recovery=recovery, gang=gang))
+    service = start(a_service(job, strategy=Strategy.MULTI_WORKER_MIRRORED, recovery=recovery, hold_seconds=1.0))
     state = service.until(lambda state: runs(state, 3))
     wait_until((tmp_path / "worker-2.ready").exists)
     drained = state.stored.tasks[TaskName("worker-2")]

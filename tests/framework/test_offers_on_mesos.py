@@ -22,7 +22,7 @@ from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
-from tf_scheduler.model.placement import AgentLocation, Constraint, GangSpec, Operator, PlacementSpec
+from tf_scheduler.model.placement import AgentLocation, Constraint, Operator, PlacementSpec
 from tf_scheduler.model.spec import ExecutorSpec, JobKind, ServiceSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.zipapp_builder import build_bundle
@@ -79,7 +79,7 @@ def launched(stack: ExitStack, spec: ServiceSpec, cluster: LocalCluster, folder:
 
 
 def a_service(*jobs: Any, name: str = "offers", **options: Any) -> ServiceSpec:
-    defaults = {"strategy": Strategy.PARAMETER_SERVER, "gang": GangSpec(hold_seconds=1.0)}
+    defaults = {"strategy": Strategy.PARAMETER_SERVER, "hold_seconds": 1.0}
     return a_spec(name=name, jobs=jobs, **{**defaults, **options})
 
 

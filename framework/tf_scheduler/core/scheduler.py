@@ -329,7 +329,7 @@ def _deadlines(state: SchedulerState) -> Iterator[float]:
     if not session.connected:
         return
     if session.round_started is not None:
-        yield session.round_started + state.spec.gang.hold_seconds
+        yield session.round_started + state.spec.hold_seconds
     yield _match_due_at(state)
     if session.no_offers_since is not None:
         yield session.no_offers_since + NO_OFFER_WARNING_SECONDS

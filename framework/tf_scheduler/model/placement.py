@@ -1,4 +1,4 @@
-"""Placement settings: constraints, strategy, GPU and gang scheduling."""
+"""Placement settings: constraints, strategy and GPU scheduling."""
 
 from __future__ import annotations
 
@@ -96,11 +96,3 @@ class PlacementSpec:
     near: tuple[str, ...] = (ZONE, "rack")
     #: Agents are not used from this many seconds before a maintenance window.
     draining_seconds: float = 86_400.0
-
-
-@dataclass(frozen=True, slots=True)
-class GangSpec:
-    """Settings of gang scheduling. Times in seconds."""
-
-    #: Maximum time that offers are held while the gang is incomplete.
-    hold_seconds: float = 5.0

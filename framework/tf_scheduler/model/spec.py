@@ -12,7 +12,7 @@ from tf_executor.contract.settings import RunSettings
 from tf_executor.contract.strategies import Strategy
 
 from .ids import TaskName, task_name
-from .placement import REGION, Constraint, GangSpec, PlacementSpec
+from .placement import REGION, Constraint, PlacementSpec
 from .plan import PlanSpec
 from .resources import Needs, VirtualNetwork, Volume
 from .secrets import SecretAccess, SecretDelivery, SecretSpec
@@ -298,7 +298,8 @@ class ServiceSpec:
     storage: StoragePolicy = field(default_factory=StoragePolicy)
     #: Seconds for which Mesos keeps the tasks of a disconnected scheduler (default: one week).
     failover_timeout: float = 604_800.0
-    gang: GangSpec = field(default_factory=GangSpec)
+    #: Maximum seconds for which offers are held while a gang is incomplete.
+    hold_seconds: float = 5.0
     placement: PlacementSpec = field(default_factory=PlacementSpec)
     restart: RestartPolicy = field(default_factory=RestartPolicy)
     recovery: RecoveryPolicy = field(default_factory=RecoveryPolicy)

@@ -10,7 +10,7 @@ from tf_executor.contract.strategies import Strategy
 from tf_scheduler.model import secrets
 from tf_scheduler.model import spec as model
 from tf_scheduler.model.digests import split_data
-from tf_scheduler.model.placement import GangSpec, GpuScheduling, PlacementSpec, PlacementStrategy
+from tf_scheduler.model.placement import GpuScheduling, PlacementSpec, PlacementStrategy
 from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy
 from tf_scheduler.model.resources import UNIT, Needs, VirtualNetwork, Volume, thousandths
 
@@ -240,7 +240,7 @@ def to_spec(options: Document) -> model.ServiceSpec:
         checkpoint_dir=service["checkpoint_dir"] or service["shared_filesystem"],
         storage=_storage(options["storage"]),
         failover_timeout=service["failover_timeout"],
-        gang=GangSpec(gang["hold_seconds"]),
+        hold_seconds=gang["hold_seconds"],
         placement=_placement(options["placement"], service["region"]),
         restart=_restart(options["restart"]),
         recovery=model.RecoveryPolicy(**{**recovery, "start_timeout": recovery["start_timeout"] or None}),

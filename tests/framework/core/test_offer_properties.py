@@ -195,7 +195,7 @@ class Offers(RuleBasedStateMachine):
 
     @invariant()
     def no_offer_is_held_longer_than_promised(self) -> None:
-        limit, started = self.world.state.spec.gang.hold_seconds, self.world.state.session.round_started
+        limit, started = self.world.state.spec.hold_seconds, self.world.state.session.round_started
         assert started is None or self.world.now <= started + limit
         assert started is not None or not self.world.state.session.offers
 

@@ -9,7 +9,6 @@ from tf_executor.contract.strategies import Strategy
 from tf_scheduler.errors import OptionsError
 from tf_scheduler.model.placement import (
     Constraint,
-    GangSpec,
     GpuScheduling,
     Operator,
     PlacementSpec,
@@ -390,7 +389,7 @@ def test_placement_and_gang_reach_the_spec() -> None:
         }
     )
 
-    assert GangSpec(2.0) == spec.gang
+    assert 2.0 == spec.hold_seconds
     assert (
         PlacementSpec(PlacementStrategy.SPREAD, GpuScheduling.UNRESTRICTED, "eu", ("@zone", "row", "rack"))
         == spec.placement

@@ -58,7 +58,7 @@ def expire_round(state: SchedulerState, now: float, new_id: NewId, gangs: Sequen
     if state.session.no_offers_since is not None and now >= state.session.no_offers_since + NO_OFFER_WARNING_SECONDS:
         return _warn_no_offers(state, gangs)
     started = state.session.round_started
-    if started is None or now < started + state.spec.gang.hold_seconds:
+    if started is None or now < started + state.spec.hold_seconds:
         return decide(state)
     return decline_and_wait(state, now, new_id)
 
@@ -76,7 +76,7 @@ def _warn_no_offers(state: SchedulerState, gangs: Sequence[Gang]) -> Decision:
 def decline_and_wait(state: SchedulerState, now: float, new_id: NewId) -> Decision:
     """End a failed round: decline all offers, and all new ones during a back-off."""
     failures = state.process.offer_round.failures + 1
-    wait = round_delay(failures, state.spec.gang.hold_seconds, jitter_from_id(new_id()))
+    wait = round_delay(failures, state.spec.hold_seconds, jitter_from_id(new_id()))
     after = state.with_session(offers={}, round_started=None)
     after = after.with_process(offer_round=OfferRound(failures, now + wait))
     calls, outcomes = declines(list(state.session.offers), wait), _pending_outcomes(state.session.pending)

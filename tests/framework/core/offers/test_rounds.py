@@ -124,7 +124,7 @@ def test_failed_rounds_back_off_longer_each_time() -> None:
 
 
 def test_expire_ends_round_after_hold_seconds() -> None:
-    state, end = hold(NEW, "o-1"), 1000.0 + NEW.spec.gang.hold_seconds
+    state, end = hold(NEW, "o-1"), 1000.0 + NEW.spec.hold_seconds
     early, late = (rounds.expire_round(state, now, new_id, view_of(state).gangs) for now in (end - 0.1, end))
 
     assert () == early.calls
