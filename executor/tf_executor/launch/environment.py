@@ -16,6 +16,7 @@ from typing import Any, Mapping, Sequence
 
 from tf_executor import user
 from tf_executor.contract.payload import CHECKPOINT_DIR, Payload
+from tf_executor.contract.strategies import Strategy
 from tf_executor.lifecycle.events import Stage
 from tf_executor.user import devices, fetch, members, reporting, storage
 
@@ -230,8 +231,9 @@ def stage_command(stage: Stage, payload: Payload, sandbox: str) -> str:
     if stage is Stage.FETCH:
         return _fetch(payload, sandbox)
     if stage is Stage.GPU_CHECK:
-        check = f"import sys; from tf_executor import devices; sys.exit(devices.check_gpus({payload.gpus}))"
-        return f"exec python -c {shlex.quote(check)}"
+        library = Strategy(payload.strategy).traits.library if payload.strategy else "tensorflow"
+        check = f"devices.check_gpus({payload.gpus}, {library!r})"
+        return f"exec python -c {shlex.quote(f'import sys; from tf_executor import devices; sys.exit({check})')}"
     if stage is Stage.PROGRAM:
         return _program(payload, sandbox)
     hook = payload.settings.pre_command if stage is Stage.PRE else payload.settings.post_command

@@ -33,12 +33,13 @@ def logdir() -> str:
 _TITLES = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
 
 
-def check_gpus(expected: int) -> int:
+def check_gpus(expected: int, library: str) -> int:
     """Check that TensorFlow or PyTorch sees the task's GPUs; return the exit code.
 
-    Called before the program starts. 0 without both, which the program may not use.
+    Called before the program starts. `library`: the one to import first, `tensorflow` or `torch`. 0 without both, which
+    the program may not use.
     """
-    for name in sorted(_TITLES, reverse=os.environ.get("DISTRIBUTION_STRATEGY") == "pytorch_ddp"):
+    for name in sorted(_TITLES, key=lambda other: other != library):
         with suppress(ImportError):
             return _compare(importlib.import_module(name), _TITLES[name], expected)
     sys.stderr.write("GPU check skipped: cannot import TensorFlow or PyTorch\n")

@@ -19,7 +19,7 @@ from mesos_local.cluster import LocalCluster
 from mesos_local.host import ProcessId
 from mesos_local.libmesos.native import VERSION as MESOS
 from tf_executor.contract.reports import Progress, describe_progress
-from tf_executor.contract.states import TaskState
+from tf_executor.contract.states import TaskState, Tone
 from tf_executor.contract.text import format_duration, format_memory_use, format_number, format_rate, format_size
 from tf_scheduler import __version__
 from tf_scheduler.api.views.overview import Overview, TaskRow
@@ -63,7 +63,7 @@ _HINT, _PLACE = "; hint: ", re.compile(r"\((\S+):(\d+)\)")
 #: Names in one line of the summary.
 _MAX_LISTED = 5
 #: States of launches that count as failures.
-_FAILED_STATES = (TaskState.FAILED.label, TaskState.ERROR.label, TaskState.LOST.label)
+_FAILED_STATES = tuple(state.label for state in TaskState if state.has_ended and state.tone is Tone.BAD)
 #: States that need no explanation.
 _EXPECTED_STATES = (TaskState.FINISHED.label, TaskState.KILLED.label)
 
