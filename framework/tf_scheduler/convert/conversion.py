@@ -29,7 +29,8 @@ MAX_BYTES = 1_000_000
 _MAX_DIGITS = 100
 #: Encoding in the declaration of an XML file.
 _ENCODING = re.compile(rb"""encoding\s*=\s*["']([A-Za-z][\w.-]*)""")
-_KINDS = "a TFJob or PyTorchJob of Kubeflow (YAML), a tony.xml of TonY, or an options.json of beta-tensorflow"
+#: Job files that can be converted, as a sentence names them.
+KINDS = "a TFJob or PyTorchJob of Kubeflow (YAML), a tony.xml of TonY, or an options.json of beta-tensorflow"
 
 
 class JobFileKind(str, Enum):
@@ -61,7 +62,7 @@ def read_job_file(data: bytes, source: str) -> JobFile:
         if "kind" in document:
             return _of_yaml([document], source)
         if not is_options_document(document):
-            raise OptionsError(f"{source} is not {_KINDS}")
+            raise OptionsError(f"{source} is not {KINDS}")
         return JobFile(JobFileKind.BETA, document)
     return _of_yaml(yaml_documents(data, source), source)
 
@@ -92,7 +93,7 @@ def _properties(data: bytes, source: str) -> dict[str, Any]:
     except (ElementTree.ParseError, ValueError) as error:
         raise OptionsError(f"{source} is not XML: {error}") from error
     if root.tag != "configuration":
-        raise OptionsError(f"{source} is not {_KINDS}: its root element is <{root.tag}>, expected <configuration>")
+        raise OptionsError(f"{source} is not {KINDS}: its root element is <{root.tag}>, expected <configuration>")
     properties = ((entry.findtext("name") or "", entry.findtext("value") or "") for entry in root.iter("property"))
     return {name.strip(): value.strip() for name, value in properties if name.strip()}
 
@@ -171,7 +172,7 @@ def _of_yaml(documents: list[Any], source: str) -> JobFile:
         kinds = [str(one.get("kind")) for one in every if isinstance(one, dict)]
         other = next((f"a job of kind {kind}: {_OTHER_JOBS[kind]}" for kind in kinds if kind in _OTHER_JOBS), "")
         content = f"{len(jobs)} jobs; convert them one at a time" if jobs else other or "no job"
-        raise OptionsError(f"{source} must be {_KINDS}; it contains {content}")
+        raise OptionsError(f"{source} must be {KINDS}; it contains {content}")
     others = tuple(Note(_named(one), "omitted: not a job") for one in every if one is not jobs[0])
     return JobFile(_JOB_KEYS[str(jobs[0]["kind"])], jobs[0], others)
 

@@ -30,7 +30,7 @@ from tf_scheduler.cli.common.options_file import interpreter_path
 from tf_scheduler.cli.common.output import echo_json, json_option
 from tf_scheduler.cli.local_run.fitting import fits_machine
 from tf_scheduler.cli.local_run.new_options import suitable_python
-from tf_scheduler.convert.conversion import Conversion, InvalidConversionError, convert_job_file
+from tf_scheduler.convert.conversion import KINDS, Conversion, InvalidConversionError, convert_job_file
 from tf_scheduler.convert.local import localize, missing_programs
 from tf_scheduler.convert.pod import ENDPOINT, MADE_UP, NOT_REQUESTED
 from tf_scheduler.convert.program import PACKAGES, Libraries
@@ -47,7 +47,14 @@ _PROVIDED = (
 )
 
 
-@click.command()
+_HELP = f"""Convert FILE to an options file.
+
+FILE is {KINDS}, or - for standard input. A warning on standard error names each field that cannot be converted.
+docs/how-to/migrate lists all fields.
+"""
+
+
+@click.command(help=_HELP)
 @examples("convert job.yaml -o options.json", "convert tony.xml --local --program train.py -o options.json")
 @click.argument("file", type=file_type)
 @output_option
@@ -69,11 +76,6 @@ def convert(
     python: str,
     as_json: bool,
 ) -> None:
-    """Convert FILE to an options file.
-
-    FILE is a TFJob or PyTorchJob of Kubeflow, a tony.xml of TonY, an options file of beta-tensorflow, or - for standard
-    input. A warning on standard error names each field that cannot be converted. docs/how-to/migrate lists all fields.
-    """
     if not local and (program or python):
         raise click.UsageError("--program and --python need --local")
     output = output or (Path("options.json") if local else None)
