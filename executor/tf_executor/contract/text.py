@@ -113,6 +113,11 @@ def join_words(words: Sequence[str], conjunction: str = "and") -> str:
     return f"{', '.join(others)} {conjunction} {last}" if others else last
 
 
+def list_names(names: Sequence[str], limit: int = 3) -> str:
+    """Return such as `worker-0, worker-1 and 4 others`, of up to `limit` parts."""
+    return join_words(names if len(names) <= limit else [*names[: limit - 1], f"{len(names) - limit + 1} others"])
+
+
 def downsample(items: Sequence[Item], limit: int) -> list[Item]:
     """Return up to `limit` evenly spaced items, with both ends (limit 1: the last)."""
     if len(items) <= limit:

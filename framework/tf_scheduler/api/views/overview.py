@@ -10,7 +10,7 @@ from typing import Any
 
 from tf_executor.contract.reports import Progress, describe_progress, describe_restart_loss
 from tf_executor.contract.states import Activity, Status, TaskState, assert_never
-from tf_executor.contract.text import format_number, format_part, format_percent, format_resources
+from tf_executor.contract.text import format_number, format_part, format_percent, format_resources, list_names
 from tf_scheduler.api.views import plan_messages
 from tf_scheduler.core.elastic import cluster_size
 from tf_scheduler.core.recovery.replacement import failures_alike, restart_policy
@@ -179,8 +179,6 @@ def from_json(document: Mapping[str, Any]) -> Overview:
 
 #: Maximum number of agents without tasks in the answer.
 _MAX_AGENTS = 50
-#: Names in a detail.
-_NAMED = 3
 _ENDED = (Activity.SUCCEEDED, Activity.FAILED, Activity.STOPPED)
 
 
@@ -309,9 +307,9 @@ def _job_activity(state: SchedulerState, rows: Sequence[TaskRow], restart: Resta
     """Return what the job does, and of which tasks."""
     if state.stored.result is not None:
         live = [row.name for row in rows if row.live]
-        return (Activity.STOPPING, _names(live)) if live else (Activity.of(state.stored.result.verdict.value), "")
+        return (Activity.STOPPING, list_names(live)) if live else (Activity.of(state.stored.result.verdict.value), "")
     if state.process.stop_requested:
-        return Activity.STOPPING, _names([row.name for row in rows if row.live])
+        return Activity.STOPPING, list_names([row.name for row in rows if row.live])
     if restart is not None:
         return Activity.RESTARTING, _restart_detail(restart)
     tasks: dict[str, list[str]] = {}
@@ -322,9 +320,9 @@ def _job_activity(state: SchedulerState, rows: Sequence[TaskRow], restart: Resta
         if activity in tasks:
             return activity, ""
     if unplaced := state.unplaced():
-        return Activity.QUEUED, _names(unplaced)
+        return Activity.QUEUED, list_names(unplaced)
     first = next((activity for activity in Activity if activity in tasks), Activity.QUEUED)
-    return first, _names(tasks[first]) if len(tasks) > 1 else ""
+    return first, list_names(tasks[first]) if len(tasks) > 1 else ""
 
 
 def _is_due(state: SchedulerState, recovery: Recovery) -> bool:
@@ -380,14 +378,8 @@ def restart_text(restart: Restart) -> str:
 
 def _restart_detail(restart: Restart) -> str:
     attempt = f"{restart.failures} of {restart.max_failures}: " if restart.failures else ""
-    others = len(restart.others)
-    more = "" if not others else f" (and {others} other{'s' if others > 1 else ''} with it)"
+    more = f" (and {list_names(restart.others)} with it)" if restart.others else ""
     return f"{attempt}{restart_text(restart)}{more}"
-
-
-def _names(names: Sequence[str]) -> str:
-    few = ", ".join(names[:_NAMED])
-    return few if len(names) <= _NAMED else f"{few} and {len(names) - _NAMED} others"
 
 
 def _unused_agents(state: SchedulerState) -> Sequence[AgentSnapshot]:

@@ -20,7 +20,7 @@ from dcos_command.service import EXIT_CODES
 from mesos_local.agents import AgentSpec, default_agents, load_agents, with_ports
 from mesos_local.cluster import LocalCluster
 from mesos_local.host import MesosLocalError
-from tf_executor.contract.text import pluralize
+from tf_executor.contract.text import list_names, pluralize
 from tf_scheduler.cli.common.folders import RunFolder, UserPath, short_path
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import load_document, load_options
@@ -40,7 +40,7 @@ from tf_scheduler.cli.local_run.follow import (
 )
 from tf_scheduler.cli.local_run.ports import port_block
 from tf_scheduler.cli.local_run.report import Report, build_report, check_page, finish_run, start_run, summary_lines
-from tf_scheduler.cli.local_run.view import EVERY, names_of
+from tf_scheduler.cli.local_run.view import EVERY
 from tf_scheduler.errors import JobError, NotRunningError, SchedulerError
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import Verdict
@@ -207,7 +207,7 @@ def _run(job: _Job, cluster: LocalCluster, *, own: bool) -> Report:
 
 def _announce(spec: ServiceSpec, folder: RunFolder, page: str) -> None:
     """Print what runs, and where it can be seen."""
-    tasks = names_of([pluralize(job.count, job.kind.value) for job in spec.jobs if job.count])
+    tasks = list_names([pluralize(job.count, job.kind.value) for job in spec.jobs if job.count])
     say(f"{spec.name}: {tasks}, {spec.strategy.value}; logs: {short_path(str(folder.logs))}")
     say(f"page: {page}")
 

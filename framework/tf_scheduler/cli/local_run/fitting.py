@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import click
@@ -16,6 +14,7 @@ import click
 from mesos_local.agents import AgentSpec, default_agents
 from mesos_local.cluster import LocalCluster
 from mesos_local.host import MesosLocalError
+from tf_executor.contract.text import join_words
 from tf_scheduler.cli.common.folders import state_home
 from tf_scheduler.cli.common.options_file import can_check_gpus
 from tf_scheduler.core.placement.agents import PlacementContext
@@ -29,11 +28,8 @@ from tf_scheduler.model.spec import JobSpec, ServiceSpec, TaskSpec
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.spec import to_spec
 
-from .view import names_of
-
 #: Maximum number of kinds of tasks and agents, and of names, in one message.
 _MAX_LINES = 3
-_listed = partial(names_of, limit=sys.maxsize)
 _UNITS = {"cpus": "cpus", "mem": "MB", "disk": "MB of disk", "gpus": "GPUs"}
 
 
@@ -104,7 +100,7 @@ def _amount(needs: Needs, name: str) -> str:
 
 
 def _needs_text(needs: Needs, count: int) -> str:
-    text = _listed(
+    text = join_words(
         [
             *(_amount(needs, name) for name, _ in needs.scalars()),
             *([f"{needs.ports} ports" if needs.ports > 1 else "a port"] if needs.ports else []),
@@ -134,7 +130,8 @@ def _what_fits(spec: ServiceSpec, agents: Sequence[AgentSpec], jobs: Sequence[Jo
     """Yield smaller counts of these jobs, in proportion, and a smaller size of one."""
     counts, count = _largest_counts(spec, agents, jobs)
     if count:
-        yield _listed([f"{job.section}.count {counts[job.section]}" for job in jobs if counts[job.section] < job.count])
+        reduced = [job.section for job in jobs if counts[job.section] < job.count]
+        yield join_words([f"{section}.count {counts[section]}" for section in reduced])
     half = replace(jobs[0], needs=replace(jobs[0].needs, cpus=jobs[0].needs.cpus // 2))
     more = _largest_counts(spec, agents, [half])[1] if len(jobs) == 1 else 0
     if more > count:
@@ -196,8 +193,8 @@ def adapt_sizes(
         own = [name for name in changed if _option(new, name)[1] in sections.get(_option(new, name)[0], {})]
         for names, why in (([name for name in changed if name not in own], "not set"), (own, "too large")):
             if names:
-                options = _listed([".".join(_option(new, name)) for name in names])
-                now, before = (_listed([_amount(job.needs, name) for name in names]) for job in (new, old))
+                options = join_words([".".join(_option(new, name)) for name in names])
+                now, before = (join_words([_amount(job.needs, name) for name in names]) for job in (new, old))
                 click.echo(f"notice: {options}: {why}; using {now} here ({before} on a cluster)", err=True)
     return {**document, **adapted}, smaller
 

@@ -27,6 +27,7 @@ from mesos_local.cluster import LocalCluster
 from mesos_local.host import MesosLocalError
 from mesos_local.master_api import teardown
 from tf_executor.contract.states import Activity, TaskState
+from tf_executor.contract.text import list_names
 from tf_scheduler.api.views.overview import Overview, TaskRow, from_json
 from tf_scheduler.cli.common.folders import RunFolder, write_private
 from tf_scheduler.cli.common.options_file import scheduler_defaults
@@ -48,7 +49,7 @@ from .process import (
     with_checkpoint_volume,
     with_values,
 )
-from .view import EVERY, LineView, RunHistory, names_of, run_view
+from .view import EVERY, LineView, RunHistory, run_view
 
 INTERVAL = 0.25  # seconds between two requests to the scheduler
 #: Lines of the leader's output in the drawing, and lines in which they are searched.
@@ -329,7 +330,7 @@ class StopMonitor:
         names = [task.name for task in overview.tasks if task.live] if overview is not None else []
         if not names:
             return reason
-        text = f"{names_of(names)} {'has' if len(names) == 1 else 'have'} {self._grace:g} s to save"
+        text = f"{list_names(names)} {'has' if len(names) == 1 else 'have'} {self._grace:g} s to save"
         return f"{text} (Ctrl-C again: leave at once)" if reason.startswith("SIGINT") else f"{reason}; {text}"
 
     def _too_slow(self, overview: Overview | None, seconds: float) -> str:

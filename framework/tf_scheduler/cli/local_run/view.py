@@ -26,7 +26,7 @@ from tf_executor.contract.text import (
     format_percent,
     format_rate,
     is_near_limit,
-    join_words,
+    list_names,
     pluralize,
     sparkline,
 )
@@ -46,8 +46,6 @@ _METRICS = 3
 _SHORTEST_BAR = 8
 #: Below this width only job, activity, step and loss are shown.
 _TINY = 40
-#: Names of tasks in one sentence.
-_NAMED = 3
 #: Activities that need no attention.
 _CALM = (Activity.TRAINING, Activity.RUNNING, Activity.SUCCEEDED)
 #: Activities between a launch and the first step, in which the reason of a restart stays on the screen.
@@ -159,7 +157,7 @@ def _about(overview: Overview) -> str:
 
 def _restart_names(restart: Restart) -> str:
     attempt = f"{restart.failures} of {restart.max_failures}  " if restart.failures else ""
-    others = f", and {names_of(restart.others)} with it" if restart.others else ""
+    others = f", and {list_names(restart.others)} with it" if restart.others else ""
     return f"{attempt}{restart.task}{others}"
 
 
@@ -179,7 +177,7 @@ def _reasons(overview: Overview, history: RunHistory, now: float, width: int) ->
 def _next_launch(overview: Overview, restart: Restart, now: float) -> str:
     live = [task.name for task in overview.tasks if task.live and task.name in (restart.task, *restart.others)]
     if live:
-        return f"; again when {names_of(live)} {'has' if len(live) == 1 else 'have'} stopped"
+        return f"; again when {list_names(live)} {'has' if len(live) == 1 else 'have'} stopped"
     return f"; again in {format_duration(round(restart.ready_at - now))}" if restart.ready_at >= now + 1 else ""
 
 
@@ -280,7 +278,7 @@ def _cells(task: TaskRow, seconds: float, history: RunHistory, waits: str) -> Ma
 
 def _waits(tasks: Iterable[TaskRow]) -> str:
     names = [task.name for task in tasks if task.activity in _NOT_CONNECTED]
-    return f"waits for {names_of(names)}" if names else ""
+    return f"waits for {list_names(names)}" if names else ""
 
 
 def _aligned(table: Sequence[Mapping[str, Text]], width: int) -> Iterator[Text]:
@@ -344,11 +342,6 @@ def _cut(text: str, style: str = "") -> Text:
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
-def names_of(names: Sequence[str], limit: int = _NAMED) -> str:
-    """Return such as `worker-0, worker-1 and 4 others`."""
-    return join_words(names if len(names) <= limit else [*names[: limit - 1], f"{len(names) - limit + 1} others"])
-
-
 def activity_of(overview: Overview) -> str:
     """Return the job's activity; `failed` if Mesos refused the framework."""
     return Activity.FAILED.value if overview.refused else overview.activity
@@ -404,7 +397,7 @@ class LineView:
         trainer = overview.trainer
         if overview.activity in (Activity.FETCHING, Activity.IMPORTING):
             places = [f"{task.name} on {task.hostname}" for task in overview.tasks if task.live and task.hostname]
-            return f": {names_of(places)}" if places else ""
+            return f": {list_names(places)}" if places else ""
         if overview.activity == Activity.TRAINING and trainer is not None and trainer.step is not None:
             again, self._has_trained = self._has_trained, True
             if again:

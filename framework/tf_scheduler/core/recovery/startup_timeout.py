@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from tf_executor.contract.states import TaskState
+from tf_executor.contract.text import list_names
 from tf_scheduler.core.state.backoff import jitter_from_id, restart_delay
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model.effects import Decision, Outcome
@@ -138,11 +139,11 @@ def _warn_no_server(state: SchedulerState, now: float) -> Decision:
     names = [record.name for launch in starting if (record := _expected(state, launch)) is not None]
     if not names or any(launch in state.process.progress for launch in starting):
         return decide(after)
-    few = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} others" if len(names) > _NAMED else "")
     sentence = (
-        f"no task has joined: {state.spec.recovery.start_timeout:g} s after the start, no TensorFlow server of {few} "
-        f"answers, and none of these tasks has reported progress. A program may have no server, so the tasks keep "
-        f"running. If this program has a server, the output of {names[0]} may show what the program waits for"
+        f"no task has joined: {state.spec.recovery.start_timeout:g} s after the start, no TensorFlow server of "
+        f"{list_names(names, _NAMED)} answers, and none of these tasks has reported progress. A program may have no "
+        f"server, so the tasks keep running. If this program has a server, the output of {names[0]} may show what the "
+        "program waits for"
     )
     return decide(after, outcomes=(Outcome("StartIsSlow", sentence, warning=True),))
 

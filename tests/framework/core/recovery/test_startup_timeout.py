@@ -197,7 +197,7 @@ def test_one_ready_task_ends_the_wait_for_any_server() -> None:
 
 
 @pytest.mark.parametrize(
-    ("workers", "words"), [(3, "ps-0, worker-0, worker-1, worker-2, chief-0 answers"), (5, "and 2 others")]
+    ("workers", "words"), [(3, "ps-0, worker-0, worker-1, worker-2 and chief-0 answers"), (5, "and 3 others")]
 )
 def test_warning_names_the_first_tasks(workers: int, words: str) -> None:
     spec = replace(a_spec(workers=workers), recovery=RecoveryPolicy(start_timeout=TIMEOUT))
