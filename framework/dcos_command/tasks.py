@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from getpass import getuser
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterator, Mapping, Sequence
 from urllib.parse import quote, urlsplit
 
 import click
 
 from tf_executor.contract.reports import Progress, describe_progress
-from tf_executor.contract.text import format_duration, format_number, format_size, pluralize
+from tf_executor.contract.states import Activity
+from tf_executor.contract.text import format_duration, format_number, format_size, list_names, pluralize
 
 from .client import PACKAGE, ServiceClient, api_path, installation_of
 from .command import CommandCall, argument, command, print_error, service_argument, show_json
@@ -45,8 +46,12 @@ def page_of(service: ServiceClient) -> str:
 def _overview(service: ServiceClient) -> Any:
     """The overview, with `activity` and the address of the page."""
     overview = service.get(api_path("tf", "overview"))
-    word = "failed" if overview["refused"] else overview.get("activity") or overview["verdict"] or "unknown"
-    return {**overview, "activity": word, "page": page_of(service)}
+    return {**overview, "activity": job_activity(overview), "page": page_of(service)}
+
+
+def job_activity(overview: Mapping[str, Any]) -> str:
+    """What the job does; `failed` if Mesos refused the framework."""
+    return str("failed" if overview["refused"] else overview.get("activity") or overview["verdict"] or "unknown")
 
 
 def _activity(word: str) -> Word:
@@ -54,8 +59,8 @@ def _activity(word: str) -> Word:
 
 
 def _trainer(overview: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The leader if it reports steps, else the first task that does, else nothing."""
-    tasks = [task for task in overview["tasks"] if task.get("step") is not None]
+    """The leader if it reports progress, else the first task that does, else nothing."""
+    tasks = [task for task in overview["tasks"] if task.get("progress")]
     return next((task for task in tasks if task["name"] == overview["leader"]), tasks[0] if tasks else {})
 
 
@@ -188,8 +193,6 @@ def _open_page(answer: Mapping[str, Any], *, print_only: bool) -> Renderable:
 
 # --- submit
 
-_LINE_SECONDS = 10.0
-
 
 def submit_document(call: CommandCall, document: Mapping[str, Any], file: str, *, detach: bool) -> int:
     """Install the service through Cosmos; unless detached, follow it to its result."""
@@ -256,22 +259,72 @@ def show_submitted(answer: Mapping[str, Any]) -> Renderable:
     yield f"page: {answer['page']}"
 
 
+#: Maximum seconds between two lines about the progress.
+LINE_SECONDS = 10.0
+
+
+class ProgressLines:
+    """Prints a line about a job at each change, and at least every `every` seconds."""
+
+    def __init__(self, echo: Callable[[str], None], every: float = LINE_SECONDS) -> None:
+        self._echo, self._every, self._due = echo, every, 0.0
+        self._before: tuple[str, ...] = ()
+        self._notices: Sequence[str] = ()
+        self._restarts = 0
+        self._has_trained = False
+
+    def show(self, overview: Mapping[str, Any], seconds: float) -> None:
+        """Print what is new in an overview, `seconds` after the start."""
+        activity = job_activity(overview)
+        notices, restarts = overview.get("notices", self._notices), overview.get("restarts", self._restarts)
+        for notice in notices:
+            if notice not in self._notices:
+                self._echo(notice)
+        if restarts > self._restarts and Activity.RESTARTING.value not in self._before:
+            self._echo(f"restarting: {overview.get('last_restart')}")  # between two overviews
+        self._notices, self._restarts = notices, restarts
+        state = (activity, overview["reason"], overview.get("detail", "") if activity == Activity.RESTARTING else "")
+        if state != self._before or seconds >= self._due:
+            text = self._changed(overview, seconds) if state != self._before else ""
+            self._before, self._due = state, seconds + self._every
+            self._echo(f"{activity}{text or _state_text(overview)}")
+
+    def _changed(self, overview: Mapping[str, Any], seconds: float) -> str:
+        """What a line about a change says that others do not."""
+        step = _trainer(overview).get("step")
+        if overview["activity"] in (Activity.FETCHING, Activity.IMPORTING):
+            tasks = (task for task in overview["tasks"] if task.get("live") and task["hostname"])
+            places = [f"{task['name']} on {task['hostname']}" for task in tasks]
+            return f": {list_names(places)}" if places else ""
+        if overview["activity"] == Activity.TRAINING and step is not None:
+            is_first, self._has_trained = not self._has_trained, True
+            first = f": first step after {format_duration(round(seconds))}"
+            return first if is_first else f" again: step {format_number(step)}"
+        return ""
+
+
+def _state_text(overview: Mapping[str, Any]) -> str:
+    """The reason, else the progress, else the tasks that the activity concerns."""
+    progress = "" if overview["activity"] == Activity.RESTARTING else _training(overview)
+    text = overview["reason"] or progress or overview.get("detail")
+    return f": {text}" if text else ""
+
+
 def _print_progress(service: ServiceClient) -> Any:
-    """Print a line at each change and every 10 s; return the result of the job.
+    """Print lines about the job until it is decided; return its result.
 
     Raise CommandError if the service is removed meanwhile.
     """
-    screen, result, last_word, due = Screen(sys.stderr), None, "", 0.0
+    screen, started, result = Screen(sys.stderr), time.monotonic(), None
+    lines = ProgressLines(lambda line: screen.show((line,)))
     for result, overview in follow(service, _overview, is_installed=True):
         if overview is None:  # the scheduler is starting or restarting
-            word, text = "waiting", installation_of(service).last_failure(finished=False)
-            if text is None:
+            why = installation_of(service).last_failure(finished=False)
+            if why is None:
                 raise CommandError(f"{service.name} was removed before its job has ended")
-        else:
-            word, text = overview["activity"], _training(overview) or overview.get("detail") or ""
-        if result is None and (word != last_word or time.monotonic() > due):
-            last_word, due = word, time.monotonic() + _LINE_SECONDS
-            screen.show((f"{service.name}  {word.upper()}  {text}".rstrip(),))
+            overview = {"activity": "waiting", "refused": "", "reason": why, "tasks": ()}
+        if result is None:
+            lines.show(overview, time.monotonic() - started)
     return result
 
 

@@ -522,6 +522,8 @@ class _OverviewTaskBody(TypedDict):
 
 class OverviewTaskBody(_ReportBody, _OverviewTaskBody, total=False):
     activity: str
+    live: bool
+    progress: str
 
 
 class _OverviewBody(TypedDict):

@@ -109,8 +109,7 @@ def test_submit_waits_for_the_scheduler(dcos, api, file: Path, monkeypatch: pyte
 
     result = dcos("submit", str(file))
     assert 1 == result.code
-    lines = [line for line in result.err.splitlines() if line.startswith("dev/digits")]
-    assert ["dev/digits  WAITING  exit code 3", "dev/digits  QUEUED  ps-0, worker-0 and 2 others"] == lines
+    assert ["waiting: exit code 3", "queued: ps-0, worker-0 and 2 others"] == result.err.splitlines()[2:]
     verdicts.append("")
     assert "dev/digits was removed before its job has ended" in dcos("submit", str(file)).err
 

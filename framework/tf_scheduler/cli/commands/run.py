@@ -17,6 +17,7 @@ import click
 
 from dcos_command.command import FloatRange
 from dcos_command.service import EXIT_CODES
+from dcos_command.tasks import LINE_SECONDS
 from mesos_local.agents import AgentSpec, default_agents, load_agents, with_ports
 from mesos_local.cluster import LocalCluster
 from mesos_local.host import MesosLocalError
@@ -40,7 +41,6 @@ from tf_scheduler.cli.local_run.follow import (
 )
 from tf_scheduler.cli.local_run.ports import port_block
 from tf_scheduler.cli.local_run.report import Report, build_report, check_page, finish_run, start_run, summary_lines
-from tf_scheduler.cli.local_run.view import EVERY
 from tf_scheduler.errors import JobError, NotRunningError, SchedulerError
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import Verdict
@@ -72,7 +72,7 @@ _AGENT_FLAGS = {"recovery_timeout": "10secs"}
 @click.option(
     "--every",
     type=FloatRange(min=0, min_open=True),
-    default=EVERY,
+    default=LINE_SECONDS,
     metavar="SECONDS",
     show_default=True,
     help="In a pipe, print a line at least every SECONDS.",
@@ -191,7 +191,7 @@ def _run(job: _Job, cluster: LocalCluster, *, own: bool) -> Report:
             follower = OutputFollower(job.followed, cluster, redactor)
             is_live = draws and not job.quiet
             live = live_view(cluster, redactor, scheduler, follower)
-            with live if is_live else line_view(follower, folder.recording, job.every, quiet=job.quiet) as draw:
+            with live if is_live else line_view(follower, job.every, quiet=job.quiet) as draw:
                 result = follow(scheduler, watch, cluster, own=own, draw=draw)
             scheduler.stop()
             report = build_report(result, job.spec, cluster, folder, time.monotonic() - began, redactor)

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from secrets import token_urlsafe as new_secret
 from typing import Any
@@ -23,6 +23,7 @@ from rich.live import Live
 from rich.text import Text
 
 from dcos_command.logs import prefixed
+from dcos_command.tasks import ProgressLines
 from mesos_local.cluster import LocalCluster
 from mesos_local.host import MesosLocalError
 from mesos_local.master_api import teardown
@@ -49,7 +50,7 @@ from .process import (
     with_checkpoint_volume,
     with_values,
 )
-from .view import EVERY, LineView, RunHistory, run_view
+from .view import RunHistory, run_view
 
 INTERVAL = 0.25  # seconds between two requests to the scheduler
 #: Lines of the leader's output in the drawing, and lines in which they are searched.
@@ -469,19 +470,17 @@ def live_view(
 
 
 @contextmanager
-def line_view(
-    follower: OutputFollower, recording: Path, every: float = EVERY, *, quiet: bool = False
-) -> Iterator[Draw]:
+def line_view(follower: OutputFollower, every: float, *, quiet: bool) -> Iterator[Draw]:
     """Print a line at each change, for a pipe; with `quiet` only followed output.
 
     `every`: maximum seconds between two lines.
     """
-    lines = LineView(say, recording, every)
+    lines = ProgressLines(say, every)
 
     def draw(overview: Overview, seconds: float) -> None:
         follower.read(overview, _echo)
         if not quiet:
-            lines.draw(overview, seconds)
+            lines.show(asdict(overview), seconds)
 
     yield draw
     follower.finish(_echo)

@@ -1,4 +1,4 @@
-"""What `local run` shows: a drawing on a terminal, lines in a pipe, output.
+"""What `local run` draws on a terminal.
 
 mnist  TRAINING  epoch 6 of 10                         51 s  http://127.0.0.1:26763/
 ━━━━━━━━━━━━━━━━━━━━━╸────────  58 %  step 406 of 700  16.2 steps/s  18 s left
@@ -9,15 +9,13 @@ loss 0.0324 ▇▆▅▄▃▃▂▂▁▁  accuracy 0.9967  1,037 examples/s  1
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.style import Style
 from rich.text import Text
 
-from tf_executor.contract.reports import OUTPUT, Progress, describe_progress
+from tf_executor.contract.reports import OUTPUT
 from tf_executor.contract.states import Activity, tone_of
 from tf_executor.contract.text import (
     format_duration,
@@ -31,14 +29,9 @@ from tf_executor.contract.text import (
     sparkline,
 )
 from tf_scheduler.api.views.overview import Overview, Restart, TaskRow, restart_text
-from tf_scheduler.cli.common.output import TONE_STYLES, OutputTail, fold_lines
-from tf_scheduler.history.model import decode_line
-from tf_scheduler.model.ids import TaskId, name_of
+from tf_scheduler.cli.common.output import TONE_STYLES, fold_lines
 from tf_scheduler.model.spec import JobKind
-from tf_scheduler.model.task import is_own_cause
 
-#: Seconds between two lines about the progress in a pipe.
-EVERY = 10.0
 _SPARK_COUNT = 10
 #: Metrics that are shown beside the loss.
 _METRICS = 3
@@ -117,7 +110,7 @@ def run_view(
 
 def _title(overview: Overview, seconds: float, width: int, page: str) -> Iterator[Text]:
     """Yield service, activity, time and address, on as many lines as they need."""
-    word = activity_of(overview)
+    word = Activity.FAILED.value if overview.refused else overview.activity
     left = [Text(overview.service, "bold"), Text(word.upper(), TONE_STYLES[tone_of(word)])]
     if _width(left) > width:
         yield _cut(overview.service, "bold")
@@ -340,78 +333,3 @@ def _folded(text: str, width: int, style: str = "") -> Iterator[Text]:
 
 def _cut(text: str, style: str = "") -> Text:
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")
-
-
-def activity_of(overview: Overview) -> str:
-    """Return the job's activity; `failed` if Mesos refused the framework."""
-    return Activity.FAILED.value if overview.refused else overview.activity
-
-
-# --- lines
-
-
-class LineView:
-    """Prints a line with the time at each change, and at least every `every` seconds.
-
-    `recording`: file that also has the restarts between two overviews.
-    """
-
-    def __init__(self, echo: Callable[[str], None], recording: Path, every: float = EVERY) -> None:
-        self._echo, self._every, self._recording = echo, every, OutputTail(recording)
-        #: Launch -> reason of its replacement, and launches whose restart is printed.
-        self._replaced: dict[str, str] = {}
-        self._restarted: set[str] = set()
-        self._before: tuple[object, ...] = ()
-        self._notices: tuple[str, ...] = ()
-        self._due = 0.0
-        self._has_trained = False
-
-    def draw(self, overview: Overview, seconds: float) -> None:
-        """Print what is new."""
-        activity, restart = activity_of(overview), overview.restart
-        if new := [notice for notice in overview.notices if notice not in self._notices]:
-            self._notices = overview.notices
-            for notice in new:
-                self._echo(notice)
-        if restart is not None:
-            self._restarted |= {task.id for task in overview.tasks if task.name in (restart.task, *restart.others)}
-        self._print_missed(overview)
-        key = (activity, restart and (restart.task, restart.why, restart.failures), overview.reason)
-        if key != self._before or seconds >= self._due:
-            text = self._changed(overview, seconds) if key != self._before else ""
-            self._before, self._due = key, seconds + self._every
-            self._echo(f"{activity}{text or _state_text(overview)}")
-
-    def _print_missed(self, overview: Overview) -> None:
-        """Print the restarts that no overview has shown."""
-        for line in filter(None, map(decode_line, self._recording.lines())):
-            if is_own_cause(line.get("why", "")):
-                self._replaced[line["replaced"]] = line["why"]
-        for launch in self._replaced.keys() - {task.id for task in overview.tasks} - self._restarted:
-            self._restarted.add(launch)
-            task, why = name_of(TaskId(launch)), self._replaced[launch]
-            self._echo(f"restarting: {'' if why.startswith(task) else f'{task}: '}{why}")
-
-    def _changed(self, overview: Overview, seconds: float) -> str:
-        """Return what a line about a change says that others do not."""
-        trainer = overview.trainer
-        if overview.activity in (Activity.FETCHING, Activity.IMPORTING):
-            places = [f"{task.name} on {task.hostname}" for task in overview.tasks if task.live and task.hostname]
-            return f": {list_names(places)}" if places else ""
-        if overview.activity == Activity.TRAINING and trainer is not None and trainer.step is not None:
-            again, self._has_trained = self._has_trained, True
-            if again:
-                return f" again: step {format_number(trainer.step)}"
-            return f": first step after {format_duration(round(seconds))}"
-        return ""
-
-
-def _state_text(overview: Overview) -> str:
-    """Return the progress, else the reason, else the tasks that the activity concerns."""
-    if overview.restart is not None and not overview.verdict:
-        return f": {restart_text(overview.restart)}; restarts {_restart_names(overview.restart).replace('  ', ': ', 1)}"
-    trainer = overview.trainer
-    values = Progress() if trainer is None else Progress.from_json(asdict(trainer))
-    progress = describe_progress(values, overview.examples_per_second) if trainer is not None else ""
-    text = overview.reason or progress or overview.detail
-    return f": {text}" if text else ""
