@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from kit.payloads import nested
+from tf_executor.contract.reports import TaskEnd
 from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.state.reducer import apply
@@ -84,9 +85,9 @@ def declaring(spec: ServiceSpec, *names: str) -> ServiceSpec:
 
 
 def a_status(task_id: str, state: TaskState = TaskState.RUNNING, uuid: str = "uuid", **options: Any) -> TaskStatus:
-    return TaskStatus(
-        **{"id": TaskId(task_id), "state": state, "agent_id": AgentId("agent-1-id"), "uuid": uuid, **options}
-    )
+    """A status; options that are fields of `TaskEnd` describe the end of its program."""
+    end = TaskEnd(**{each.name: options.pop(each.name) for each in fields(TaskEnd) if each.name in options})
+    return TaskStatus(TaskId(task_id), state, end=end, uuid=uuid, **{"agent_id": AgentId("agent-1-id"), **options})
 
 
 def with_fields(state: SchedulerState, **fields: Any) -> SchedulerState:

@@ -221,7 +221,7 @@ class TaskRunner:
         if "(SIGKILL)" in report.message:
             output = ""  # no program writes why it is killed; the shell and TensorFlow write much
         if report.state == "TASK_FAILED" and report.ending is not None and report.ending.exit_code:
-            ending = replace(report.ending, error=error.text or None, cannot_start=error.cannot_start or None)
+            ending = replace(report.ending, error=error.text, cannot_start=error.cannot_start)
             # A stopped program may have any exception: why it was stopped says more.
             error = error if report.message.startswith("exit code") else replace(error, is_cause=False)
             return replace(report, message=error.message(report.message, output), ending=ending)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Callable, Mapping
 
 from tf_executor.contract.payload import CHECKPOINT_DIR, Payload, PayloadError, WantedMembers
-from tf_executor.contract.reports import EVENT_FILES, OUTPUT, EndReport
+from tf_executor.contract.reports import EVENT_FILES, OUTPUT, TaskEnd
 from tf_executor.contract.settings import COMMAND, HTTP, Liveness
 from tf_executor.launch import environment as around_environment
 from tf_executor.launch.environment import (
@@ -63,7 +63,7 @@ class _CheckpointCarrier:
 
     def __init__(
         self,
-        run: Callable[[int], EndReport | None],
+        run: Callable[[int], TaskEnd | None],
         put: Callable[[events.Event], None],
         report: Callable[[str], None],
         settings: Mapping[str, Any],
@@ -85,7 +85,7 @@ class _CheckpointCarrier:
         self._thread = threading.Thread(target=self._carry, name="carrier", daemon=True)
         self._thread.start()
 
-    def stop(self, session: int, ending: EndReport) -> None:
+    def stop(self, session: int, ending: TaskEnd) -> None:
         """Report how the program has ended; the carrier then stores what is left."""
         if self._has_ended.is_set():
             return
@@ -162,7 +162,7 @@ class TaskProcess:
         self._session, self._watched = 0, WatchedProcesses(watch)
         self._memory_before = memory.read_oom_kills()
 
-    def spawn(self, stage: Stage, ending: EndReport) -> events.Event:
+    def spawn(self, stage: Stage, ending: TaskEnd) -> events.Event:
         """Start a stage; `ending` is the program's end, for the stages after it."""
         try:
             if self._paths is None:
@@ -218,10 +218,10 @@ class TaskProcess:
             messages.append(f"another process listens on the task's port {port}")
         stopped = [item.pid for item in sample_processes(own) if item.is_stopped]
         messages += [f"process {pid} is stopped by a signal (SIGSTOP)" for pid in stopped[:1]]
-        ending = replace(event.ending, oom=oom or None, port_taken=is_taken or None, frozen=bool(stopped) or None)
+        ending = replace(event.ending, out_of_memory=oom, port_taken=is_taken, was_frozen=bool(stopped))
         return events.Exited(ending, "; ".join(messages))
 
-    def settle(self, ending: EndReport) -> tuple[str, ProgramError]:
+    def settle(self, ending: TaskEnd) -> tuple[str, ProgramError]:
         """Release all resources after the last process exits.
 
         Return the last output for messages, and the error that the program has ended with.
@@ -301,7 +301,7 @@ class TaskProcess:
             return ""
         return str(pipe)
 
-    def _context(self, ending: EndReport = EndReport(), stage: Stage | None = None) -> CommandContext:  # noqa: B008 - frozen
+    def _context(self, ending: TaskEnd = TaskEnd(), stage: Stage | None = None) -> CommandContext:  # noqa: B008 - frozen
         assert self._paths is not None
         environment = program_environment(self._payload, self._environ, self._paths, self._gpus.uuids)
         environment.update(self.secrets.environment(stage))
@@ -336,7 +336,7 @@ class TaskProcess:
             self._payload = around_environment.with_local_folder(self._payload, self._sandbox)
         return around_environment.stage_command(stage, self._payload, self._sandbox)
 
-    def _run_carrier(self, stdin: int) -> EndReport | None:
+    def _run_carrier(self, stdin: int) -> TaskEnd | None:
         context = replace(self._context(stage=Stage.STORAGE), stdin=stdin)
         line = around_environment.storage_command("carry", self._payload, self._task_id)
         return self._supervisor.run(line, context, None, has_grace=True)
@@ -422,7 +422,7 @@ class TaskProcess:
         waited = time.monotonic() - counts_from if self._progress is None else self._progress.silent_for(counts_from)
         return min(quiet, waited)
 
-    def _run_command(self, line: str, stdout: int, stderr: int, timeout: float) -> EndReport | None:
+    def _run_command(self, line: str, stdout: int, stderr: int, timeout: float) -> TaskEnd | None:
         """Run a user's command as the program runs. Raises SpawnError."""
         if self._paths is None:
             raise SpawnError("the task is starting")

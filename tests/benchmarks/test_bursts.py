@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.test_plans import a_service, launched
+from builders import a_status
 from kit.memory_store import MemoryStore
 from tf_executor.contract.states import TaskState
 from tf_scheduler.core.plans import scheduling
@@ -19,7 +20,6 @@ from tf_scheduler.model.effects import Acknowledge, Call
 from tf_scheduler.model.events import StatusUpdated
 from tf_scheduler.model.spec import RestartPolicy
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskStatus
 from tf_scheduler.runner import Runner
 
 #: Maximum growth from a thousand losses to four thousand: 4 is linear, 16 is quadratic.
@@ -47,7 +47,7 @@ def losses(state: SchedulerState, **end: object) -> list[StatusUpdated]:
     names = [name for name in state.stored.tasks if name.startswith("worker-")]
     records = [state.stored.tasks[name] for name in names]
     return [
-        StatusUpdated(TaskStatus(record.id, TaskState.FAILED, record.agent_id, uuid=f"uuid-{record.name}", **end))
+        StatusUpdated(a_status(record.id, TaskState.FAILED, f"uuid-{record.name}", agent_id=record.agent_id, **end))
         for record in records
     ]
 

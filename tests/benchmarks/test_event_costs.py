@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from benchmarks.test_plans import a_service, launched
-from builders import an_offer, with_fields
+from builders import a_status, an_offer, with_fields
 from tf_executor.contract.reports import Progress
 from tf_executor.contract.states import TaskState
 from tf_scheduler.core.scheduler import handle, next_deadline
@@ -93,7 +93,7 @@ def some(state: SchedulerState) -> list[TaskRecord]:
 def updates(to: TaskState, **fields: object) -> Callable[[SchedulerState], list[Event]]:
     """Return updates of some tasks to this state."""
     return lambda state: [
-        StatusUpdated(TaskStatus(record.id, to, record.agent_id, uuid=f"uuid-{record.id}", **fields))
+        StatusUpdated(a_status(record.id, to, f"uuid-{record.id}", agent_id=record.agent_id, **fields))
         for record in some(state)
     ]
 

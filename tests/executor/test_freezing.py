@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kit.waiting import wait_until
-from tf_executor.contract.reports import EndReport
+from tf_executor.contract.reports import TaskEnd
 from tf_executor.contract.settings import Liveness
 from tf_executor.lifecycle.events import FreezeChanged, FrozenTooLong
 from tf_executor.process import health
@@ -189,8 +189,8 @@ def _name(pid: int) -> str:
 PARENT = "trap 'exit 1' TERM; sleep 3600 & echo $! > ready; while :; do sleep 0.01; done"
 
 
-def ending(status: dict[str, Any]) -> EndReport:
-    return EndReport.decode(base64.b64decode(status["data"]))
+def ending(status: dict[str, Any]) -> TaskEnd:
+    return TaskEnd.decode(base64.b64decode(status["data"]))
 
 
 def stop(pid: int) -> None:
@@ -206,7 +206,7 @@ def test_stopped_child_of_a_working_parent_is_named(executor: Any) -> None:
     status = executor.states("TASK_RUNNING")
     assert (False, f"process {pid} {STOPPED}") == (status["healthy"], status["message"])
     end = executor.end("TASK_KILLING")
-    assert ("TASK_FAILED", 1, True) == (end["state"], ending(end).exit_code, ending(end).frozen)
+    assert ("TASK_FAILED", 1, True) == (end["state"], ending(end).exit_code, ending(end).was_frozen)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_health_check_names_a_stopped_child(executor: Any, checks: dict[str, Any
     end = executor.end("TASK_STARTING", "TASK_RUNNING", "TASK_KILLING")
     pid = int((executor.sandbox / "pid").read_text())
     assert f"process {pid} {STOPPED}" in end["message"]
-    assert ("TASK_FAILED", None, True) == (end["state"], end.get("healthy"), ending(end).frozen)
+    assert ("TASK_FAILED", None, True) == (end["state"], end.get("healthy"), ending(end).was_frozen)
 
 
 def test_failure_with_a_stopped_child_is_not_its_own(executor: Any) -> None:
@@ -232,4 +232,4 @@ def test_failure_with_a_stopped_child_is_not_its_own(executor: Any) -> None:
     end = executor.end("TASK_STARTING", "TASK_RUNNING")
     pid = int((executor.sandbox / "pid").read_text())
     assert f"exit code 1; process {pid} is stopped by a signal (SIGSTOP)" in end["message"]
-    assert ("TASK_FAILED", EndReport(1, frozen=True, error="no output")) == (end["state"], ending(end))
+    assert ("TASK_FAILED", TaskEnd(1, was_frozen=True, error="no output")) == (end["state"], ending(end))

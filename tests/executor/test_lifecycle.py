@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_executor.contract.reports import NO_END, EndReport
+from tf_executor.contract.reports import NO_END, TaskEnd
 from tf_executor.lifecycle.events import (
     Acknowledged,
     Action,
@@ -38,7 +38,7 @@ from tf_executor.lifecycle.events import (
 )
 from tf_executor.lifecycle.steps import ACKNOWLEDGE_LIMIT, SWEEP_LIMIT, IllegalTaskTransitionError, step
 
-OK, FAILED = EndReport(exit_code=0), EndReport(exit_code=3)
+OK, FAILED = TaskEnd(exit_code=0), TaskEnd(exit_code=3)
 STOP = TaskStopRequested("stopped on request", 10.0)
 
 
@@ -70,14 +70,14 @@ def test_stop_of_frozen_program_reports_its_last_answer() -> None:
 def test_program_that_exceeds_its_memory_is_killed_at_once() -> None:
     """Other stages are not: their memory says nothing about the program."""
     state, actions = play(MemoryExceeded("too much"), Exited(FAILED, "evidence"), TreeGone(), state=RUNNING)
-    report = SendReport("TASK_FAILED", "too much; killed by signal 9 (SIGKILL)", EndReport(signal=9, oom=True))
+    report = SendReport("TASK_FAILED", "too much; killed by signal 9 (SIGKILL)", TaskEnd(signal=9, out_of_memory=True))
     assert ([KillTree(), report], TaskPhase.ENDED) == (actions, state.phase)
     post = play(AgentConnected(), LaunchRequested((Stage.PROGRAM, Stage.POST)), Spawned(), Exited(OK), Spawned())[0]
     assert (post, []) == play(MemoryExceeded("too much"), state=post)
 
 
 @pytest.mark.parametrize(("ending", "last"), [(OK, "TASK_FINISHED"), (FAILED, "TASK_FAILED")])
-def test_complete_life_sends_all_reports(ending: EndReport, last: str) -> None:
+def test_complete_life_sends_all_reports(ending: TaskEnd, last: str) -> None:
     state, actions = play(AgentConnected(), LaunchRequested(), Spawned(), Exited(ending), TreeGone(), Acknowledged())
     assert TaskPhase.CLOSED == state.phase
     assert ["TASK_STARTING", "TASK_RUNNING", last] == states(actions)
@@ -107,18 +107,18 @@ def test_killing_is_reported_only_if_supported(known: bool, expected: list[str])
 
 def test_other_processes_keep_grace_after_shell_exit() -> None:
     """A shell dies of SIGTERM immediately."""
-    state, actions = play(STOP, Exited(EndReport(signal=15)), state=RUNNING)
+    state, actions = play(STOP, Exited(TaskEnd(signal=15)), state=RUNNING)
     assert (TaskPhase.STOPPING, 110.0) == (state.phase, state.deadline)
     assert KillTree() not in actions
     _, actions = play(TreeGone(), state=state)
-    assert [SendReport("TASK_KILLED", "stopped on request", EndReport(signal=15))] == actions
+    assert [SendReport("TASK_KILLED", "stopped on request", TaskEnd(signal=15))] == actions
 
 
 def test_grace_period_ends_with_sigkill() -> None:
     state, actions = play(STOP, Overdue(), state=RUNNING)
     assert (TaskPhase.KILLING, KillTree()) == (state.phase, actions[-1])
     # A shell may have stopped in time, and its child may not.
-    for end in (EndReport(signal=9), EndReport(signal=15)):
+    for end in (TaskEnd(signal=9), TaskEnd(signal=15)):
         _, actions = play(Exited(end), TreeGone(), state=state)
         message = "stopped on request; it did not stop in time and was killed"
         assert [SendReport("TASK_KILLED", message, end)] == actions

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kit.waiting import wait_until
-from tf_executor.contract.reports import EndReport
+from tf_executor.contract.reports import TaskEnd
 from tf_executor.contract.settings import RunSettings
 from tf_executor.process.supervisor import LimitsError, resolve_limits
 
@@ -108,7 +108,7 @@ def test_unavailable_limits_fail_task(executor: Any, fields: dict[str, Any], rea
     status = executor.states("TASK_STARTING", "TASK_FAILED")
     by_system = reason == SYSTEM_SAYS
     assert status["message"].startswith(f"cannot start the program: {reason}" if by_system else reason)
-    end = EndReport.decode(base64.b64decode(status.get("data", "")), pytest.fail)
+    end = TaskEnd.decode(base64.b64decode(status.get("data", "")), pytest.fail)
     assert (None if by_system else 127, not by_system) == (end.exit_code, bool(end.cannot_start))
 
 

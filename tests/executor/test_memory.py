@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tf_executor.contract.reports import EndReport
+from tf_executor.contract.reports import TaskEnd
 from tf_executor.process.freezing import ProcessSample
 from tf_executor.process.memory import OomKills, UsageMeter, read_oom_kills
 
@@ -208,7 +208,7 @@ def test_task_that_exceeds_its_limit_is_killed(executor: Any) -> None:
     match = re.match(r"out of memory: the task used (\d+) MB, but mem is 300 MB; killed by signal 9", status["message"])
     assert match is not None, status["message"]
     assert 300 < int(match[1]) < 600
-    assert EndReport(signal=9, oom=True) == EndReport.decode(base64.b64decode(status["data"]))
+    assert TaskEnd(signal=9, out_of_memory=True) == TaskEnd.decode(base64.b64decode(status["data"]))
     assert [] == executor.processes()
 
 

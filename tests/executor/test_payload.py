@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kit import payloads
 from tf_executor.contract.payload import VERSION, Payload, PayloadError
-from tf_executor.contract.reports import NO_END, EndReport
+from tf_executor.contract.reports import NO_END, TaskEnd
 from tf_executor.contract.settings import Liveness
 
 CLUSTER = {"ps": ["10.0.0.1:31000"], "worker": ["10.0.0.2:31000"]}
@@ -100,19 +100,19 @@ def test_invalid_field_is_named(change: dict[str, object], sentence: str) -> Non
 @pytest.mark.parametrize(
     "ending",
     [
-        EndReport(exit_code=0),
-        EndReport(exit_code=42),
-        EndReport(signal=9, oom=True),
-        EndReport(0, failed_stage="post"),
-        EndReport(1, port_taken=True, error="x" * 1000),
+        TaskEnd(exit_code=0),
+        TaskEnd(exit_code=42),
+        TaskEnd(signal=9, out_of_memory=True),
+        TaskEnd(0, failed_stage="post"),
+        TaskEnd(1, port_taken=True, error="x" * 1000),
         NO_END,
     ],
 )
-def test_end_report_round_trips(ending: EndReport) -> None:
-    assert ending == EndReport.decode(ending.encode())
+def test_end_report_round_trips(ending: TaskEnd) -> None:
+    assert ending == TaskEnd.decode(ending.encode())
 
 
 @pytest.mark.parametrize("data", [b"", b"rubbish", b"[]", b"\xff"])
 def test_other_status_data_gives_empty_end_report(data: bytes) -> None:
     """Updates of the agent or master carry no end report."""
-    assert NO_END == EndReport.decode(data)
+    assert NO_END == TaskEnd.decode(data)

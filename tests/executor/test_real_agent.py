@@ -23,7 +23,7 @@ from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from mesos_local.node import agent_directory
 from task_launcher import CPUS, TaskLauncher, processes, subscribed
-from tf_executor.contract.reports import EndReport
+from tf_executor.contract.reports import TaskEnd
 
 pytestmark = pytest.mark.usefixtures("real_mesos")
 
@@ -31,10 +31,7 @@ pytestmark = pytest.mark.usefixtures("real_mesos")
 def test_successful_program_finishes(scheduler: TaskLauncher) -> None:
     scheduler.launch("ok", 'echo "hello from $TASK_NAME"; echo trouble >&2; env > environment')
     status = scheduler.statuses("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
-    assert ("exit code 0", EndReport(exit_code=0)) == (
-        status["message"],
-        EndReport.decode(base64.b64decode(status["data"])),
-    )
+    assert ("exit code 0", TaskEnd(0)) == (status["message"], TaskEnd.decode(base64.b64decode(status["data"])))
     assert 0 == scheduler.executor_exit()
     sandbox = scheduler.sandbox("ok")
     assert "hello from worker-0\n" == (sandbox / "stdout").read_text()
@@ -110,7 +107,7 @@ def test_hooks_limits_output_and_secrets(scheduler: TaskLauncher) -> None:
     assert status["message"].startswith("exit code 3; stderr: "), status
     assert status["message"].endswith("line 1999 | line 2000 | post 3")
     assert "key=***; stdout: " in status["message"]
-    assert EndReport(3, error="key=***") == EndReport.decode(base64.b64decode(status["data"]))
+    assert TaskEnd(3, error="key=***") == TaskEnd.decode(base64.b64decode(status["data"]))
     assert 0 == scheduler.executor_exit()
     listed = scheduler.files("full")
     sizes = {name: size for name, size in listed.items() if name.startswith("stdout")}

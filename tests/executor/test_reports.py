@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tf_executor.contract.reports import MAX_BYTES, NO_END, EndReport, Message, Progress, decode_message
+from tf_executor.contract.reports import MAX_BYTES, NO_END, Message, Progress, TaskEnd, decode_message
 
 DEEP = b"[" * 20_000
 #: Values that JSON can express but no report may contain.
@@ -26,7 +26,7 @@ anything = st.recursive(
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
     max_leaves=4,
 )
-endings = st.fixed_dictionaries({}, optional={item.name: anything for item in dataclasses.fields(EndReport)})
+endings = st.fixed_dictionaries({}, optional={item.name: anything for item in dataclasses.fields(TaskEnd)})
 progresses = st.fixed_dictionaries(
     {"version": st.just(1), "kind": st.just("progress"), "task_id": st.just("t") | anything, "sequence": st.just(1)},
     optional={item.name: anything for item in dataclasses.fields(Progress) if item.name != "sequence"},
@@ -45,15 +45,12 @@ def is_whole(value: Any, least: int, most: int) -> bool:
     return type(value) is int and least <= value <= most
 
 
-def is_well_typed(ending: EndReport) -> bool:
+def is_well_typed(ending: TaskEnd) -> bool:
     return (
         (ending.exit_code is None or is_whole(ending.exit_code, 0, 255))
         and (ending.signal is None or is_whole(ending.signal, 1, 64))
-        and (ending.oom is None or type(ending.oom) is bool)
-        and (ending.failed_stage is None or is_text(ending.failed_stage))
-        and (ending.port_taken is None or type(ending.port_taken) is bool)
-        and (ending.frozen is None or type(ending.frozen) is bool)
-        and (ending.error is None or is_text(ending.error))
+        and all(value == "" or is_text(value) for value in (ending.failed_stage, ending.error))
+        and all(type(value) is bool for value in (ending.out_of_memory, ending.port_taken, ending.was_frozen))
     )
 
 
@@ -75,7 +72,7 @@ def is_sound(message: Message) -> bool:
 @settings(max_examples=300)
 def test_any_status_data_decodes_to_end_report(data: bytes) -> None:
     """An update that raises is never acknowledged and is sent again forever."""
-    assert is_well_typed(EndReport.decode(data))
+    assert is_well_typed(TaskEnd.decode(data))
 
 
 @given(st.binary() | anything.map(written) | progresses.map(written))
@@ -92,15 +89,15 @@ def test_any_message_decodes_to_progress_or_none(data: bytes) -> None:
 def test_deep_or_long_data_is_ignored(data: bytes) -> None:
     """The log message does not quote the data."""
     problems: list[str] = []
-    assert NO_END == EndReport.decode(data, problems.append)
+    assert NO_END == TaskEnd.decode(data, problems.append)
     assert decode_message(data, problems.append) is None
     assert [f"ignored {len(data)} bytes from an executor: not a JSON object"] * 2 == problems
 
 
 def test_invalid_end_fields_are_ignored() -> None:
-    data = b'{"exit_code": "\\ud800", "signal": {"x": [1]}, "oom": true, "failed_stage": "\\ud800"}'
+    data = b'{"exit_code": "\\ud800", "signal": {"x": [1]}, "out_of_memory": true, "failed_stage": "\\ud800"}'
     problems: list[str] = []
-    assert EndReport(oom=True) == EndReport.decode(data, problems.append)
+    assert TaskEnd(out_of_memory=True) == TaskEnd.decode(data, problems.append)
     assert ["ignored invalid fields of an executor's end report: exit_code, signal, failed_stage"] == problems
 
 

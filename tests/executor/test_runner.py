@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kit.waiting import wait_until
-from tf_executor.contract.reports import EndReport
+from tf_executor.contract.reports import TaskEnd
 from tf_executor.process.tree import descendants
 
 #: A daemon: a grandchild in a session of its own that ignores SIGTERM.
@@ -37,14 +37,14 @@ def write(executor: Any, program: str) -> str:
     return "python program.py"
 
 
-def ending(status: dict[str, Any]) -> EndReport:
-    return EndReport.decode(base64.b64decode(status["data"]))
+def ending(status: dict[str, Any]) -> TaskEnd:
+    return TaskEnd.decode(base64.b64decode(status["data"]))
 
 
 def test_successful_program_is_reported(executor: Any) -> None:
     executor.launch('echo "$TASK_NAME in $(pwd)"')
     status = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
-    assert ("exit code 0", EndReport(exit_code=0)) == (status["message"], ending(status))
+    assert ("exit code 0", TaskEnd(exit_code=0)) == (status["message"], ending(status))
     assert f"worker-0 in {executor.sandbox}\n" == executor.output()
     executor.acknowledge("TASK_FINISHED")
     assert executor.process.wait() == 0
@@ -53,19 +53,19 @@ def test_successful_program_is_reported(executor: Any) -> None:
 @pytest.mark.parametrize(
     ("command", "message", "expected"),
     [
-        ("exit 3", "exit code 3", EndReport(exit_code=3, error="no output")),
-        ("echo no data in 7; exit 3", "exit code 3; stdout: ", EndReport(exit_code=3, error="no data in 7")),
-        ("kill -9 $$", "killed by signal 9 (SIGKILL)", EndReport(signal=9)),
-        ("kill -SEGV $$", "killed by signal 11 (SIGSEGV)", EndReport(signal=11)),
+        ("exit 3", "exit code 3", TaskEnd(exit_code=3, error="no output")),
+        ("echo no data in 7; exit 3", "exit code 3; stdout: ", TaskEnd(exit_code=3, error="no data in 7")),
+        ("kill -9 $$", "killed by signal 9 (SIGKILL)", TaskEnd(signal=9)),
+        ("kill -SEGV $$", "killed by signal 11 (SIGSEGV)", TaskEnd(signal=11)),
         (
             "no-such-program 2> /dev/null",
             "exit code 127 (command not found)",
-            EndReport(exit_code=127, error="no output", cannot_start=True),
+            TaskEnd(exit_code=127, error="no output", cannot_start=True),
         ),
-        ("echo usage >&2; exit 2", "exit code 2; stderr: usage", EndReport(exit_code=2, error="usage")),
+        ("echo usage >&2; exit 2", "exit code 2; stderr: usage", TaskEnd(exit_code=2, error="usage")),
     ],
 )
-def test_failed_program_is_reported(executor: Any, command: str, message: str, expected: EndReport) -> None:
+def test_failed_program_is_reported(executor: Any, command: str, message: str, expected: TaskEnd) -> None:
     executor.launch(command)
     status = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED")
     assert (True, expected) == (status["message"].startswith(message), ending(status))
@@ -75,7 +75,7 @@ def test_exception_and_its_line_are_reported(executor: Any) -> None:
     executor.launch(write(executor, "import os\n\nimport nope\n"))
     status = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED")
     error = "ModuleNotFoundError: No module named 'nope' (program.py:3)"
-    assert EndReport(1, error=error, cannot_start=True) == ending(status)
+    assert TaskEnd(1, error=error, cannot_start=True) == ending(status)
     assert f"{error}, exit code 1" == status["message"]
 
 
@@ -276,7 +276,7 @@ def test_missing_interpreter_counts_as_missing_command(executor: Any) -> None:
     executor.launch("true", python="/nowhere/python")
     status = executor.states("TASK_STARTING", "TASK_FAILED")
     assert "option python: `/nowhere/python`: not an executable file on this agent" == status["message"]
-    assert EndReport(127, error="no interpreter", cannot_start=True) == ending(status)
+    assert TaskEnd(127, error="no interpreter", cannot_start=True) == ending(status)
 
 
 def test_program_gets_default_signals(start: Any) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from kit import payloads
 from tf_executor.contract.payload import Payload
-from tf_executor.contract.reports import EndReport
+from tf_executor.contract.reports import TaskEnd
 from tf_executor.launch.environment import stage_command, stages_of
 from tf_executor.lifecycle.events import (
     Exited,
@@ -37,8 +37,8 @@ def a_payload(command: str = "run", **fields: Any) -> Payload:
     return payloads.a_payload(command, "worker-1", tf_config={"cluster": CLUSTER}, **fields)
 
 
-def ending(status: dict[str, Any]) -> EndReport:
-    return EndReport.decode(base64.b64decode(status["data"]))
+def ending(status: dict[str, Any]) -> TaskEnd:
+    return TaskEnd.decode(base64.b64decode(status["data"]))
 
 
 @pytest.mark.parametrize(
@@ -88,9 +88,9 @@ def test_pre_program_and_post_run_in_order(executor: Any) -> None:
     assert "the pre command runs" == starting["message"]
     post = executor.states("TASK_RUNNING", "TASK_RUNNING")
     assert "exit code 3; the post command runs" == post["message"]
-    assert EndReport(3) == ending(post)
+    assert TaskEnd(3) == ending(post)
     status = executor.states("TASK_FAILED")
-    assert ("exit code 3; stdout: pre 0 | program | post 3 worker-0", EndReport(3, error="post 3 worker-0")) == (
+    assert ("exit code 3; stdout: pre 0 | program | post 3 worker-0", TaskEnd(3, error="post 3 worker-0")) == (
         status["message"],
         ending(status),
     )
@@ -100,7 +100,7 @@ def test_failed_pre_prevents_program(executor: Any) -> None:
     executor.launch("echo program", pre_command="echo no data >&2; exit 4", post_command="echo post")
     status = executor.states("TASK_STARTING", "TASK_STARTING", "TASK_FAILED")
     assert "the pre command failed: exit code 4; stderr: no data" == status["message"]
-    assert EndReport(failed_stage="pre") == ending(status)
+    assert TaskEnd(failed_stage="pre") == ending(status)
     assert "" == executor.output()
 
 
@@ -109,7 +109,7 @@ def test_failed_post_fails_task(executor: Any) -> None:
     executor.launch("true", post_command="echo no bucket >&2; exit 5")
     status = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_RUNNING", "TASK_FAILED")
     assert "the program succeeded, but the post command failed: exit code 5; stderr: no bucket" == status["message"]
-    assert EndReport(0, failed_stage="post") == ending(status)
+    assert TaskEnd(0, failed_stage="post") == ending(status)
 
 
 def test_background_process_of_pre_lives_until_end(executor: Any) -> None:
@@ -177,7 +177,7 @@ def test_stage_without_process_runs() -> None:
     unfit, actions = step(state, Prepared("no GPU"), 0.0)
     assert (TaskPhase.SWEEPING, (KillTree(),)) == (unfit.phase, actions)
     _, (report,) = step(unfit, TreeGone(), 0.0)
-    assert SendReport("TASK_FAILED", "no GPU", EndReport(failed_stage="choice of GPUs")) == report
+    assert SendReport("TASK_FAILED", "no GPU", TaskEnd(failed_stage="choice of GPUs")) == report
 
 
 def test_check_of_checkpoint_folder_has_no_hook_timeout() -> None:
@@ -198,7 +198,7 @@ def test_time_limit_includes_hooks() -> None:
 def test_stop_between_stages_wins() -> None:
     """The queued exit of pre starts nothing."""
     state, _ = play(LaunchRequested((Stage.PRE, Stage.PROGRAM)), Spawned(), TaskStopRequested("killed", 1.0))
-    state, actions = step(state, Exited(EndReport(0)), 0.0)
+    state, actions = step(state, Exited(TaskEnd(0)), 0.0)
     assert (TaskPhase.STOPPING, ()) == (state.phase, actions)
 
 

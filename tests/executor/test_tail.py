@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_executor.contract.reports import EndReport
+from tf_executor.contract.reports import TaskEnd
 from tf_executor.process.last_output import STDERR_BYTES, ProgramError, excerpt, output_excerpt, program_error, redact
 from tf_scheduler.runtimes.catalogue import creation_arguments
 
@@ -298,4 +298,4 @@ def test_error_has_no_secrets() -> None:
 @given(data=st.binary(max_size=3000) | st.text(max_size=3000).map(str.encode), frames=st.booleans())
 def test_error_fits_report(data: bytes, frames: bool) -> None:
     text = program_error(1, (HEADER + TRAIN).encode() + data if frames else data, [], "/box", {}).text
-    assert text == (EndReport.decode(EndReport(error=text).encode()).error or "")
+    assert text == (TaskEnd.decode(TaskEnd(error=text).encode()).error or "")

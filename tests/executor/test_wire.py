@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from tf_executor import wire
-from tf_executor.contract.reports import EndReport
+from tf_executor.contract.reports import TaskEnd
 from tf_executor.lifecycle.events import SendReport
 
 
@@ -43,8 +43,8 @@ def test_task_info_has_remaining_fields() -> None:
 
 def test_status_carries_the_ending() -> None:
     """Programs read the exit code from `data`, people read `message`."""
-    status = wire.status("t1", SendReport("TASK_FAILED", "exit code 3", EndReport(exit_code=3)))
-    assert EndReport(exit_code=3) == EndReport.decode(base64.b64decode(status.pop("data")))
+    status = wire.status("t1", SendReport("TASK_FAILED", "exit code 3", TaskEnd(exit_code=3)))
+    assert TaskEnd(exit_code=3) == TaskEnd.decode(base64.b64decode(status.pop("data")))
     assert {"task_id": {"value": "t1"}, "state": "TASK_FAILED", "message": "exit code 3"} == status
 
 

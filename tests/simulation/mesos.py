@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from builders import LOGIN, ports, scalar
+from builders import LOGIN, a_status, ports, scalar
 from simulation.pool import Pool
 from tf_executor.contract.states import TaskState
 from tf_scheduler.model.effects import (
@@ -188,7 +188,7 @@ class FakeMesos:
         if state not in LIVE:
             self.agents[task.launch.record.agent_id].free += task.pool
         uuid = f"uuid-{next(self._numbers)}"
-        task.updates.append(TaskStatus(task_id, state, task.launch.record.agent_id, uuid=uuid, **details))
+        task.updates.append(a_status(task_id, state, uuid, agent_id=task.launch.record.agent_id, **details))
         if len(task.updates) == 1:
             self._send(task)
 

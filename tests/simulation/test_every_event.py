@@ -17,7 +17,7 @@ from kit.memory_store import MemoryDisk
 from simulation.random_events import RandomEvent, apply_event, random_events, specs
 from simulation.test_plan_properties import a_world, restored, stored_part
 from simulation.world import World
-from tf_executor.contract.reports import Progress, Usage
+from tf_executor.contract.reports import Progress, TaskEnd, Usage
 from tf_executor.contract.states import TaskState
 from tf_scheduler.core.scheduler import next_deadline
 from tf_scheduler.model import events
@@ -45,6 +45,17 @@ def _launches(state: SchedulerState) -> st.SearchStrategy[TaskId]:
     return st.sampled_from([*current, *current, *earlier, TaskId("worker-9__id-9"), TaskId("strange")])
 
 
+ENDS = st.builds(
+    TaskEnd,
+    exit_code=st.sampled_from([None, 0, 1, 42, 127, 143]),
+    signal=st.sampled_from([None, 9, 15]),
+    out_of_memory=st.booleans(),
+    failed_stage=st.sampled_from(["", "fetch", "unknown"]),
+    port_taken=st.booleans(),
+    error=WORDS,
+)
+
+
 def _statuses(state: SchedulerState) -> st.SearchStrategy[TaskStatus]:
     return st.builds(
         TaskStatus,
@@ -53,17 +64,12 @@ def _statuses(state: SchedulerState) -> st.SearchStrategy[TaskStatus]:
         agent_id=st.none() | AGENTS,
         reason=st.sampled_from(["", "REASON_RECONCILIATION", "REASON_AGENT_REMOVED", "REASON_OF_A_LATER_MESOS"]),
         message=WORDS,
-        exit_code=st.sampled_from([None, 0, 1, 42, 127, 143]),
-        signal=st.sampled_from([None, 9, 15]),
+        end=ENDS,
         uuid=st.sampled_from(["", "one", "two"]),
         healthy=st.sampled_from([None, True, False]),
         timestamp=NUMBERS,
         addresses=st.sampled_from([(), ("10.9.9.9",)]),
-        out_of_memory=st.booleans(),
         source=st.sampled_from(["", "SOURCE_MASTER", "SOURCE_AGENT", "SOURCE_EXECUTOR"]),
-        port_taken=st.booleans(),
-        error=WORDS,
-        failed_stage=st.sampled_from(["", "fetch", "unknown"]),
     )
 
 

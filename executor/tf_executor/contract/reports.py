@@ -1,6 +1,6 @@
 """Reports of the executor to the scheduler, as JSON in two `data` fields of Mesos.
 
-`EndReport` travels in `TaskStatus.data` of the last update, `Progress` and `Usage` in framework messages,
+`TaskEnd` travels in `TaskStatus.data` of the last update, `Progress` and `Usage` in framework messages,
 so that the scheduler need not parse messages for people. A malicious program can send all of them as its executor:
 decoding never raises, and invalid values are ignored and logged. Standard library only, Python 3.8.
 """
@@ -109,40 +109,55 @@ def _metrics(value: Any) -> dict[str, float] | None:
 
 
 @dataclass(frozen=True)
-class EndReport:
+class TaskEnd:
     """End of a program: `exit_code` or `signal`, or neither if it never started."""
 
     #: 0 to 255.
     exit_code: int | None = None
     #: Number of the signal that killed the program.
     signal: int | None = None
-    #: True if the kernel killed a process of the task's container because it was out of memory.
-    oom: bool | None = None
-    #: Other stage that failed, such as `pre` or `post`.
-    failed_stage: str | None = None
-    #: True if another process listened on the task's port when the program ended.
-    port_taken: bool | None = None
-    #: True if the program was frozen: a process of the task was stopped by a signal, or blocked.
-    frozen: bool | None = None
+    #: Whether the kernel killed a process of the task's container because it was out of memory.
+    out_of_memory: bool = False
+    #: Stage of the launch that failed instead of the program, such as `fetch` or `pre`; empty for none.
+    failed_stage: str = ""
+    #: Whether another process listened on the task's port when the program ended.
+    port_taken: bool = False
+    #: Whether processes of the task were stopped by a signal, or blocked, when the program ended.
+    was_frozen: bool = False
     #: First and last line of the exception with its place in the user's program, else the last line of stderr.
-    error: str | None = None
-    #: True if each launch would end in the same way: a missing module, a wrong flag, a command that does not exist.
-    cannot_start: bool | None = None
+    error: str = ""
+    #: Whether each launch would end in the same way: a missing module, a wrong flag, a command that does not exist.
+    cannot_start: bool = False
+
+    @property
+    def lacks_port(self) -> bool:
+        """Whether another process has the port: a program that starts tries to open it."""
+        return self.port_taken and not self.cannot_start
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields that differ from their defaults."""
+        values = {each.name: (getattr(self, each.name), each.default) for each in fields(self)}
+        return {name: value for name, (value, default) in values.items() if value != default}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any], on_problem: OnProblem = lambda _: None) -> TaskEnd:
+        """Return the valid fields of a JSON object. Never raises."""
+        valid, invalid = _checked(values, _END_CHECKS)
+        if invalid:
+            on_problem(f"ignored invalid fields of an executor's end report: {', '.join(invalid)}")
+        return cls(**valid)
 
     def encode(self) -> bytes:
         """Return the bytes for `TaskStatus.data` (before base64)."""
-        return json.dumps({name: value for name, value in asdict(self).items() if value is not None}).encode()
+        return json.dumps(self.to_json()).encode()
 
     @classmethod
-    def decode(cls, data: bytes, on_problem: OnProblem = lambda _: None) -> EndReport:
+    def decode(cls, data: bytes, on_problem: OnProblem = lambda _: None) -> TaskEnd:
         """Decode a report; empty for updates that the agent or master wrote. Never raises."""
-        fields, invalid = _checked(_parsed(data, on_problem), _END_CHECKS)
-        if invalid:
-            on_problem(f"ignored invalid fields of an executor's end report: {', '.join(invalid)}")
-        return cls(**fields)
+        return cls.from_json(_parsed(data, on_problem), on_problem)
 
 
-NO_END = EndReport()
+NO_END = TaskEnd()
 
 
 def _reported(check: Check, label: str = "", form: Form = str, metric: str = "", about: str = "") -> Any:
@@ -235,8 +250,7 @@ class Progress:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Progress:
         """Return the valid fields of a body of the API, or of a stored value."""
-        fields, _ = _checked(values, _PROGRESS_CHECKS)
-        return _progress(fields)
+        return cls(**_checked(values, _PROGRESS_CHECKS)[0])
 
 
 @dataclass(frozen=True)
@@ -354,8 +368,8 @@ class ExecReport:
     @classmethod
     def decode(cls, data: bytes) -> ExecReport | None:
         """Decode a file; None if the task's program has overwritten it. Never raises."""
-        fields, invalid = _checked(_parsed(data, lambda _: None, MAX_EXEC_FILE), _EXEC_CHECKS)
-        report = cls(**fields)
+        valid, invalid = _checked(_parsed(data, lambda _: None, MAX_EXEC_FILE), _EXEC_CHECKS)
+        report = cls(**valid)
         return None if invalid or report == cls() else report
 
 
@@ -375,18 +389,14 @@ def decode_message(data: bytes, on_problem: OnProblem = lambda _: None) -> Messa
     if values.get("version") != PROGRESS_VERSION or kind not in ("progress", "usage"):
         return None
     is_progress = kind == "progress"
-    fields, invalid = _checked(values, _MESSAGE_CHECKS if is_progress else _USAGE_CHECKS)
+    valid, invalid = _checked(values, _MESSAGE_CHECKS if is_progress else _USAGE_CHECKS)
     required = ("task_id", "sequence", "time") if is_progress else ("task_id", "memory_peak_mb")
     invalid = [name for name in required if values.get(name) is None] + invalid
     if invalid:
         on_problem(f"ignored an executor's {kind} report with invalid or missing fields: {', '.join(invalid)}")
         return None
-    task_id = fields.pop("task_id")
-    return Message(task_id, _progress(fields) if is_progress else Usage(**fields))
-
-
-def _progress(fields: dict[str, Any]) -> Progress:
-    return Progress(**{name: value for name, value in fields.items() if value is not None})
+    task_id = valid.pop("task_id")
+    return Message(task_id, Progress(**valid) if is_progress else Usage(**valid))
 
 
 def _message(kind: str, task_id: str, values: Mapping[str, Any]) -> bytes:
@@ -410,19 +420,19 @@ def _parsed(data: bytes, on_problem: OnProblem, max_bytes: int = MAX_BYTES) -> M
 
 
 def _checked(values: Mapping[str, Any], checks: Mapping[str, Check]) -> tuple[dict[str, Any], list[str]]:
-    """Return checked fields, None for missing and rejected ones, and rejected names."""
-    present = {name: values[name] for name in checks if values.get(name) is not None}
-    fields = {name: check(present[name]) if name in present else None for name, check in checks.items()}
-    return fields, [name for name in present if fields[name] is None]
+    """Return the valid fields, and the names of the invalid ones."""
+    checked = {name: check(values[name]) for name, check in checks.items() if values.get(name) is not None}
+    valid = {name: value for name, value in checked.items() if value is not None}
+    return valid, [name for name in checked if name not in valid]
 
 
 _END_CHECKS: Mapping[str, Check] = {
     "exit_code": lambda value: _whole(value, 0, _MAX_EXIT_CODE),
     "signal": lambda value: _whole(value, 1, _MAX_SIGNAL),
-    "oom": _flag,
+    "out_of_memory": _flag,
     "failed_stage": _text,
     "port_taken": _flag,
-    "frozen": _flag,
+    "was_frozen": _flag,
     "error": lambda value: _text(value, MAX_ERROR),
     "cannot_start": _flag,
 }

@@ -6,7 +6,7 @@ import signal
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from tf_executor.contract.reports import NO_END, EndReport
+from tf_executor.contract.reports import NO_END, TaskEnd
 
 
 class Stage(Enum):
@@ -75,7 +75,7 @@ class SpawnFailed(Event):
 class Exited(Event):
     """The stage's main process has exited; its children may still run."""
 
-    ending: EndReport
+    ending: TaskEnd
     #: Message about OOM kills and a port that another process holds; empty without any.
     evidence: str = ""
 
@@ -193,7 +193,7 @@ class SendReport(Action):
     state: str
     message: str = ""
     #: Set on the updates after the end of a program that ran.
-    ending: EndReport | None = None
+    ending: TaskEnd | None = None
     #: TaskStatus.Reason; empty: none.
     reason: str = ""
     #: Result of readiness and liveness checks; None: not known yet.
@@ -262,29 +262,29 @@ class StopReason:
     reason: str = ""
     healthy: bool | None = None
     #: Whether the program was frozen: its exit code then says nothing.
-    frozen: bool = False
+    was_frozen: bool = False
     #: Whether the program was killed because of its memory.
-    oom: bool = False
+    out_of_memory: bool = False
     #: Whether processes were still there after the grace period.
     is_late: bool = False
 
 
 def final_report(
-    ending: EndReport, stopped: StopReason | None = None, failure: str = "", evidence: str = "", started: bool = True
+    ending: TaskEnd, stopped: StopReason | None = None, failure: str = "", evidence: str = "", started: bool = True
 ) -> SendReport:
     """Return the task's last update.
 
     `ending`: how the program ended. `failure`: of another stage. `evidence`: see Exited.
     """
     if stopped is not None:
-        if stopped.oom:
+        if stopped.out_of_memory:
             # A shell whose child was killed first may have another exit code, and the output another error.
-            ending = EndReport(signal=signal.SIGKILL, oom=True)
+            ending = TaskEnd(signal=signal.SIGKILL, out_of_memory=True)
         state = "TASK_FAILED" if stopped.failed else "TASK_KILLED"
         how = "the program had not started"
         if started:
             how = describe_end(ending) if stopped.failed else _describe_stop(ending, is_late=stopped.is_late)
-        ending = replace(ending, frozen=True) if stopped.frozen else ending
+        ending = replace(ending, was_frozen=True) if stopped.was_frozen else ending
         return SendReport(state, _joined(stopped.message, how), ending, stopped.reason, stopped.healthy)
     if not started:
         return SendReport("TASK_FAILED", _joined(failure, evidence), ending)
@@ -295,7 +295,7 @@ def final_report(
     return SendReport("TASK_FAILED", _joined(describe_end(ending), evidence, failure), ending)
 
 
-def describe_end(ending: EndReport) -> str:
+def describe_end(ending: TaskEnd) -> str:
     """Return how a process ended.
 
     SIGKILL is not explained as out of memory: any process can send it; only the kernel's counters tell (`evidence`).
@@ -307,7 +307,7 @@ def describe_end(ending: EndReport) -> str:
     return f"exit code {ending.exit_code}{_hint(ending.exit_code)}"
 
 
-def _describe_stop(ending: EndReport, *, is_late: bool) -> str:
+def _describe_stop(ending: TaskEnd, *, is_late: bool) -> str:
     """Return how a process ended that was asked to; empty if it did so."""
     if is_late:
         return "it did not stop in time and was killed"
@@ -366,7 +366,7 @@ class LifecycleState:
     #: Deadline of all stages together; None: unlimited.
     time_limit: float | None = None
     #: How the program exited.
-    ending: EndReport = NO_END
+    ending: TaskEnd = NO_END
     #: See Exited.
     evidence: str = ""
     #: Message about another stage that failed; empty: none.

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Callable, Tuple
 
-from tf_executor.contract.reports import EndReport
+from tf_executor.contract.reports import TaskEnd
 from tf_executor.lifecycle import events
 from tf_executor.lifecycle.events import LifecycleState, SendReport, Stage, TaskPhase
 from tf_executor.user.fetch import NO_PACKAGE, WRONG_DIGEST
@@ -78,7 +78,7 @@ def _refused(state: LifecycleState, event: events.LaunchRefused, now: float) -> 
 def _spawn_failed(state: LifecycleState, event: events.SpawnFailed, now: float) -> Step:
     """Kill leftovers of earlier stages. A program that did not start has not run."""
     if event.error:
-        state = replace(state, ending=EndReport(exit_code=127, error=event.error, cannot_start=True))
+        state = replace(state, ending=TaskEnd(exit_code=127, error=event.error, cannot_start=True))
     state = state.with_failure(event.reason)
     return _sweep(replace(state, stage=None) if _is_program(state) else state, now)
 
@@ -161,14 +161,14 @@ def _frozen_too_long(state: LifecycleState, event: events.FrozenTooLong, now: fl
     """Fail the task, not as unhealthy: programs are frozen from outside."""
     if not _is_program(state):
         return state, ()
-    return _terminate(state, events.StopReason(event.reason, failed=True, frozen=True), now + state.launch.grace)
+    return _terminate(state, events.StopReason(event.reason, failed=True, was_frozen=True), now + state.launch.grace)
 
 
 def _memory_exceeded(state: LifecycleState, event: events.MemoryExceeded, now: float) -> Step:
     """Kill at once, as the kernel does."""
     if not _is_program(state):
         return state, ()
-    stopped = events.StopReason(event.reason, failed=True, oom=True)
+    stopped = events.StopReason(event.reason, failed=True, out_of_memory=True)
     return _overdue(replace(state, stopped=stopped), events.Overdue(), now)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Callable, Mapping, Sequence, Union
 
-from tf_executor.contract.reports import EndReport
+from tf_executor.contract.reports import TaskEnd
 from tf_executor.contract.settings import RunSettings
 from tf_executor.lifecycle.events import Exited, TreeGone
 from tf_executor.process.tree import (
@@ -140,7 +140,7 @@ def chown_sandbox(sandbox: Path, user: int, group: int) -> None:
 # Supervisor.
 
 OnEvent = Callable[[Union[Exited, TreeGone]], None]
-OnEnd = Callable[[EndReport], None]
+OnEnd = Callable[[TaskEnd], None]
 
 
 @dataclass(frozen=True)
@@ -188,12 +188,12 @@ class Supervisor:
 
     def run(
         self, command: str, context: CommandContext, timeout: float | None, *, has_grace: bool = False
-    ) -> EndReport | None:
+    ) -> TaskEnd | None:
         """Run a command; return None if it exceeds `timeout` seconds. Raises SpawnError.
 
         Kills what it leaves in its session. `terminate` kills it, unless it has the grace period of the program.
         """
-        endings: SimpleQueue[EndReport | None] = SimpleQueue()
+        endings: SimpleQueue[TaskEnd | None] = SimpleQueue()
         with self._changed:
             leader = self._start(command, context, endings.put)
             if not has_grace:
@@ -274,7 +274,7 @@ class Supervisor:
             on_end = self._waiting.pop(pid, None)
         if on_end is not None:
             signalled = os.WIFSIGNALED(status)
-            on_end(EndReport(signal=os.WTERMSIG(status)) if signalled else EndReport(exit_code=os.WEXITSTATUS(status)))
+            on_end(TaskEnd(signal=os.WTERMSIG(status)) if signalled else TaskEnd(exit_code=os.WEXITSTATUS(status)))
         return pid != 0
 
 

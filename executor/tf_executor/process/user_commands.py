@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Callable, Optional, Sequence
 
 from tf_executor.contract.payload import EXEC_FOLDER, ExecRequest, PayloadError
-from tf_executor.contract.reports import MAX_EXEC_OUTPUT, EndReport, ExecReport
+from tf_executor.contract.reports import MAX_EXEC_OUTPUT, ExecReport, TaskEnd
 from tf_executor.process.last_output import redact
 from tf_executor.process.supervisor import SpawnError
 
@@ -31,7 +31,7 @@ _INTERVAL = 0.1
 _CHUNK = 1 << 16
 
 #: Runs a command line with descriptors for stdout and stderr and a timeout. None: it was killed after the timeout.
-RunLine = Callable[[str, int, int, float], Optional[EndReport]]
+RunLine = Callable[[str, int, int, float], Optional[TaskEnd]]
 
 log = logging.getLogger(__name__)
 

@@ -335,7 +335,7 @@ def _change(change: Change) -> Iterator[Line]:
             "state": status.state.label,
             "ended": status.state.has_ended,
             "message": status.message,
-            "exit_code": status.exit_code,
+            "exit_code": status.end.exit_code,
             # Time of the status and readiness; 0 and None if unknown.
             "said": status.timestamp,
             "healthy": status.healthy,

@@ -11,10 +11,11 @@ import logging
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tf_executor.contract import reports
-from tf_executor.contract.reports import MAX_BYTES, EndReport
+from tf_executor.contract.reports import MAX_BYTES, TaskEnd
 from tf_executor.contract.states import TaskState
 from tf_scheduler.model import events
 from tf_scheduler.model.ids import AgentId, ExecutorId, FrameworkId, OfferId, TaskId, executor_of
@@ -212,27 +213,25 @@ def attribute(raw: Json) -> str:
 
 def status(raw: Json) -> TaskStatus:
     """Decode a task status."""
-    ending = EndReport.decode(base64_bytes(raw.get("data")), log.warning)
+    end = TaskEnd.decode(base64_bytes(raw.get("data")), log.warning)
+    end = replace(end, error=sanitize_text(end.error))
+    if raw.get("reason") == "REASON_CONTAINER_LIMITATION_MEMORY":
+        end = replace(end, out_of_memory=True)
     unusable = _image_problem(sanitize_text(raw.get("message")))
+    if unusable:
+        end = replace(end, error=end.error or unusable, cannot_start=True)
     return TaskStatus(
         id=TaskId(_id(raw, "task_id")),
         state=TaskState.of(raw["state"]),
         agent_id=AgentId(_id(raw, "agent_id")) if raw.get("agent_id") else None,
         reason=str(raw.get("reason", "")),
         message=unusable or _message(raw),
-        exit_code=ending.exit_code,
-        signal=ending.signal,
+        end=end,
         uuid=str(raw.get("uuid", "")),
         healthy=None if raw.get("healthy") is None else raw["healthy"] is True,
         timestamp=timestamp(raw.get("timestamp")),
         addresses=_addresses(raw.get("container_status") or {}),
-        out_of_memory=ending.oom is True or raw.get("reason") == "REASON_CONTAINER_LIMITATION_MEMORY",
         source=str(raw.get("source", "")),
-        port_taken=ending.port_taken is True,
-        was_frozen=ending.frozen is True,
-        error=sanitize_text(ending.error) or unusable,
-        failed_stage=sanitize_text(ending.failed_stage),
-        cannot_start=ending.cannot_start is True or bool(unusable),
     )
 
 

@@ -174,7 +174,7 @@ def failure_cause(before: SchedulerState, status: TaskStatus, changes: Iterable[
     decided = (item.recovery for item in changes if isinstance(item, effects.RecoveryDecided))
     judged = next((item.cause for item in decided if item.launch == status.id), None)
     hung = status.healthy is False
-    end = LaunchEnd(status.state.value, status.reason, status.exit_code, status.signal, was_unhealthy=hung)
+    end = LaunchEnd(status.state.value, status.reason, status.end, was_unhealthy=hung)
     return judged or cause_of(end)
 
 

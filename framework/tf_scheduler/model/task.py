@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from tf_executor.contract.reports import Progress
+from tf_executor.contract.reports import NO_END, Progress, TaskEnd
 from tf_executor.contract.states import TaskState
 
 from .ids import AgentId, TaskId, TaskName, UnixTime, name_of
@@ -90,9 +90,8 @@ class TaskStatus:
     #: Mesos reason, such as REASON_COMMAND_EXECUTOR_FAILED; empty for none.
     reason: str = ""
     message: str = ""
-    #: Exit code, or terminating signal, of the program if known.
-    exit_code: int | None = None
-    signal: int | None = None
+    #: How the program ended, if it has.
+    end: TaskEnd = NO_END
     #: Base64; empty if no acknowledgement is needed (answers to reconciliation).
     uuid: str = ""
     healthy: bool | None = None
@@ -100,20 +99,8 @@ class TaskStatus:
     timestamp: UnixTime = 0.0
     #: IP addresses of the container, or of the agent if the container has none of its own.
     addresses: tuple[str, ...] = ()
-    #: Whether the kernel killed a process of the container because it was out of memory.
-    out_of_memory: bool = False
     #: Sender (mesos.proto, TaskStatus.Source), such as SOURCE_AGENT; empty if unknown.
     source: str = ""
-    #: Whether another process listened on the task's port when the program ended.
-    port_taken: bool = False
-    #: What ended the program: its exception with a place in its files, or its last line of stderr; empty if unknown.
-    error: str = ""
-    #: Stage of the launch that failed instead of the program, such as `fetch` or `pre`; empty for none.
-    failed_stage: str = ""
-    #: Whether processes of the task were stopped by a signal, or blocked, when the program ended.
-    was_frozen: bool = False
-    #: Whether the program cannot start: for example a module, a file or the command is missing.
-    cannot_start: bool = False
 
     @property
     def is_frozen(self) -> bool:
@@ -232,24 +219,16 @@ class LaunchEnd:
     state: str
     #: Mesos reason; empty for none.
     reason: str = ""
-    #: Exit code of the program, if it ran and exited.
-    exit_code: int | None = None
-    #: Signal that terminated the program.
-    signal: int | None = None
+    #: How the program ended, if it ran.
+    program: TaskEnd = NO_END
     #: Whether the scheduler had requested the end.
     was_requested: bool = False
     #: Whether the program had started.
     has_run: bool = True
     #: Whether the executor stopped it because its liveness check failed.
     was_unhealthy: bool = False
-    out_of_memory: bool = False
-    #: Whether another process listened on the task's port.
-    port_taken: bool = False
     #: Whether it could not connect while a task of its cluster was not up.
     awaited_peer: bool = False
-    #: See TaskStatus.
-    failed_stage: str = ""
-    was_frozen: bool = False
 
 
 #: Start of the reasons of launches that are replaced because of another task.

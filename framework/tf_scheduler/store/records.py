@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from tf_executor.contract.reports import TaskEnd
 from tf_executor.contract.states import TaskState
 from tf_scheduler import __version__
 from tf_scheduler.model import effects
@@ -95,7 +96,8 @@ def writes(change: effects.Change, before: SchedulerState) -> tuple[Write, ...]:
         case effects.PlanControlled():
             return (_put(f"{PLANS}/{change.plan}", {"plan": change.plan, **_control_fields(change.control)}),)
         case effects.StatusStored():
-            return (_put(f"{STATUSES}/{change.status.id}", _fields(change.status)),)
+            values = {**_fields(change.status), "end": change.status.end.to_json()}
+            return (_put(f"{STATUSES}/{change.status.id}", values),)
         case effects.ResultDecided():
             return (_put(RESULT, _fields(change.result)),)
         case effects.ConfigurationStored():
@@ -233,7 +235,8 @@ def _value(value: Any) -> int | tuple[tuple[int, int], ...]:
 
 
 def _status(fields: dict[str, Any]) -> effects.Change:
-    typed = {"state": TaskState.of(fields["state"]), "addresses": tuple(fields["addresses"])}
+    state, end = TaskState.of(fields["state"]), TaskEnd.from_json(fields["end"])
+    typed = {"state": state, "end": end, "addresses": tuple(fields["addresses"])}
     return effects.StatusStored(TaskStatus(**{**fields, **typed}))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from builders import a_spec, with_fields
 from runs import a_run
-from tf_executor.contract.reports import Progress
+from tf_executor.contract.reports import Progress, TaskEnd
 from tf_executor.contract.states import TaskState
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.history.model import encode_line, recording_lines
@@ -53,7 +53,7 @@ def test_recording_has_times_resources_and_end_of_launch(tmp_path: Path) -> None
 
     record(Tick(), Decision(STATE, (TaskLaunched(RECORD),)))
     record(Tick(), Decision(STATE, (a_status(TaskState.RUNNING),)))
-    failed = (a_status(TaskState.FAILED, message="exit code 3", exit_code=3), RecoveryDecided(lost))
+    failed = (a_status(TaskState.FAILED, message="exit code 3", end=TaskEnd(3)), RecoveryDecided(lost))
     record(
         Tick(),
         Decision(
@@ -213,7 +213,7 @@ def test_resume_adds_stored_but_unrecorded_changes(tmp_path: Path) -> None:
     (line,) = recording_lines(Tick(), Decision(STATE, (TaskLaunched(RECORD),)), 1.0)
     path.write_text(encode_line(line) + encode_line(line)[:20])
     lost = Recovery("worker-0", "id-1", Cause.INFRASTRUCTURE, "agent a was lost", 109.0, 109.0, 110.0)
-    failed = TaskStatus("id-1", TaskState.FAILED, exit_code=3)
+    failed = TaskStatus("id-1", TaskState.FAILED, end=TaskEnd(3))
     state = with_fields(STATE, statuses={"id-1": failed}, recoveries={"worker-0": lost})
 
     for now in (200.0, 300.0):

@@ -35,7 +35,7 @@ def test_any_update_content_is_handled(fields: dict[str, Any]) -> None:
     assert (str, float) == (type(status.message), type(status.timestamp))
     assert len(status.message.encode()) <= 4 * decode.MAX_TEXT_LENGTH
     assert math.isfinite(status.timestamp)
-    assert all(code is None or type(code) is int for code in (status.exit_code, status.signal))
+    assert all(code is None or type(code) is int for code in (status.end.exit_code, status.end.signal))
 
 
 @given(datas)
@@ -45,7 +45,7 @@ def test_any_message_content_is_handled(data: Any) -> None:
 
 def test_deeply_nested_data_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
     """The malformed report is logged without its content."""
-    assert updated(data=DEEP).exit_code is None
+    assert updated(data=DEEP).end.exit_code is None
     assert decode.event({"type": "MESSAGE", "message": {"data": DEEP}}) is None
     assert 2 == len(caplog.messages)
     assert all("bytes from an executor: not" in line and "[[" not in line for line in caplog.messages)
@@ -73,8 +73,8 @@ def test_message_is_bounded_and_sanitized(words: str, sanitized: str) -> None:
 def test_too_long_data_is_detected() -> None:
     """A long report is cut before decoding, but not to a valid report."""
     padded = base64.b64encode(b'{"exit_code": 3}'.ljust(1 << 20)).decode()
-    assert updated(data=padded).exit_code is None
-    assert 3 == updated(data=base64.b64encode(b'{"exit_code": 3}').decode()).exit_code
+    assert updated(data=padded).end.exit_code is None
+    assert 3 == updated(data=base64.b64encode(b'{"exit_code": 3}').decode()).end.exit_code
 
 
 def test_failed_fetch_is_explained() -> None:
@@ -92,7 +92,8 @@ def test_missing_image_is_explained_and_no_launch_can_succeed() -> None:
 
     explained = updated(reason="REASON_CONTAINER_LAUNCH_FAILED", message=message)
 
-    assert ("the agent has no image `tf`: no file /images/tf.tar", True) == (explained.message, explained.cannot_start)
+    assert "the agent has no image `tf`: no file /images/tf.tar" == explained.message
+    assert explained.end.cannot_start
 
 
 def test_damaged_layer_is_explained_and_no_launch_can_succeed() -> None:
@@ -101,7 +102,8 @@ def test_damaged_layer_is_explained_and_no_launch_can_succeed() -> None:
 
     explained = updated(message=f"Failed to launch container: Collect failed: {tar}")
 
-    assert ("damaged image /layers/1/layer.tar: Unexpected EOF", True) == (explained.message, explained.cannot_start)
+    assert "damaged image /layers/1/layer.tar: Unexpected EOF" == explained.message
+    assert explained.end.cannot_start
 
 
 def test_missing_mount_point_names_option() -> None:
@@ -111,7 +113,7 @@ def test_missing_mount_point_names_option() -> None:
     explained = updated(message=f"Failed to launch container: {text}")
 
     assert explained.message.startswith("volumes: container_path `/vol`: does not exist on the agent; create it, ")
-    assert explained.cannot_start
+    assert explained.end.cannot_start
 
 
 def test_end_of_an_executor_is_explained() -> None:

@@ -85,8 +85,8 @@ def _task(state: SchedulerState, item: TaskSpec | TaskRecord) -> TaskBody:
         "healthy": None if status is None else status.healthy,
         "reason": "" if status is None else status.reason,
         "message": "" if status is None else status.message,
-        "exit_code": None if status is None else status.exit_code,
-        "signal": None if status is None else status.signal,
+        "exit_code": None if status is None else status.end.exit_code,
+        "signal": None if status is None else status.end.signal,
         **{name: getattr(item, name, None) for name in _LAUNCH},  # type: ignore[typeddict-item]
         **own,
         **usage,

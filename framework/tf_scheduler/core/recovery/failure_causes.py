@@ -64,21 +64,21 @@ CAUSE_RULES: tuple[CauseRule, ...] = (
     CauseRule(
         "it exceeded its memory, disk or time limit",
         Cause.USER_ERROR,
-        lambda end, _: end.reason in _LIMITS or end.out_of_memory,
+        lambda end, _: end.reason in _LIMITS or end.program.out_of_memory,
     ),
     CauseRule(
         "its files or checkpoints could not be fetched, its pre command failed, or its executor could not be started",
         Cause.USER_ERROR,
         lambda end, _: (
             end.reason in _NO_CONTAINER
-            or end.failed_stage in (_STORAGE, _FETCH, _PRE)
+            or end.program.failed_stage in (_STORAGE, _FETCH, _PRE)
             or (end.reason == "REASON_EXECUTOR_TERMINATED" and not end.has_run)
         ),
     ),
     CauseRule(
         "it was frozen: its processes were stopped by a signal (SIGSTOP) or blocked",
         Cause.INFRASTRUCTURE,
-        lambda end, _: end.was_frozen,
+        lambda end, _: end.program.was_frozen,
     ),
     CauseRule(
         "it hung: its health check failed, or it had no progress and no output",
@@ -88,22 +88,24 @@ CAUSE_RULES: tuple[CauseRule, ...] = (
     CauseRule(
         "its exit code requests a restart (uncounted_exit_codes; default: 42, 143)",
         Cause.RESTART_ASKED,
-        lambda end, requested: end.exit_code in requested,
+        lambda end, requested: end.program.exit_code in requested,
     ),
     CauseRule(
-        "another process listened on its port when it failed", Cause.INFRASTRUCTURE, lambda end, _: end.port_taken
+        "another process listened on its port when it failed",
+        Cause.INFRASTRUCTURE,
+        lambda end, _: end.program.lacks_port,
     ),
     CauseRule(
         "it ended by a signal, or with exit code 128 + signal",
         Cause.INFRASTRUCTURE,
-        lambda end, _: end.signal is not None or end.exit_code in _SHELL_SIGNALS,
+        lambda end, _: end.program.signal is not None or end.program.exit_code in _SHELL_SIGNALS,
     ),
     CauseRule(
         "a connection failed, and a task of its cluster restarts, or its server does not answer yet",
         Cause.INFRASTRUCTURE,
         lambda end, _: end.awaited_peer,
     ),
-    CauseRule("any other exit code", Cause.USER_ERROR, lambda end, _: end.exit_code is not None),
+    CauseRule("any other exit code", Cause.USER_ERROR, lambda end, _: end.program.exit_code is not None),
     CauseRule(
         "any other end: it is lost, gone or unknown, or its executor or container failed",
         Cause.INFRASTRUCTURE,
@@ -169,13 +171,13 @@ def outdated_agents(state: SchedulerState, now: float) -> list[AgentId]:
 
 def blames_agent(status: TaskStatus, cause: Cause, ran: bool) -> bool:
     """Return whether the agent may be at fault: the program did not start or was lost."""
-    if status.out_of_memory or status.is_dropped_by_agent or status.failed_stage == _PRE:
+    if status.end.out_of_memory or status.is_dropped_by_agent or status.end.failed_stage == _PRE:
         return status.is_dropped_by_agent
     if not ran:
         return cause in (Cause.USER_ERROR, Cause.INFRASTRUCTURE) and status.reason not in DRAIN_REASONS
-    if cause is not Cause.INFRASTRUCTURE or status.reason in DRAIN_REASONS or status.exit_code is not None:
+    if cause is not Cause.INFRASTRUCTURE or status.reason in DRAIN_REASONS or status.end.exit_code is not None:
         return False
-    return status.signal not in _OWN_SIGNALS
+    return status.end.signal not in _OWN_SIGNALS
 
 
 def failure_message(suspect: AgentFailures | None, now: float) -> tuple[Outcome, ...]:

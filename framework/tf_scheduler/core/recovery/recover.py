@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from tf_executor.contract.reports import TaskEnd
 from tf_executor.contract.states import TaskState
 from tf_scheduler.core.placement.constraints import move_ahead
 from tf_scheduler.core.recovery import replacement, startup_timeout
@@ -43,24 +44,16 @@ _LOST_PEER = re.compile(
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 
 
-def end_signature(status: TaskStatus) -> str:
+def end_signature(end: TaskEnd) -> str:
     """Return what ends of one reason have in common; empty if the error is unknown."""
-    is_known = status.error and (status.exit_code or status.cannot_start)
-    return f"{status.exit_code}: {_NUMBER.sub('#', status.error)}" if is_known else ""
+    is_known = end.error and (end.exit_code or end.cannot_start)
+    return f"{end.exit_code}: {_NUMBER.sub('#', end.error)}" if is_known else ""
 
 
 def _is_repeated(state: SchedulerState, change: StatusChange) -> bool:
     """Return whether the launch ended like the one that it replaced."""
-    own, signature = state.stored.recoveries.get(change.record.name), end_signature(change.status)
+    own, signature = state.stored.recoveries.get(change.record.name), end_signature(change.status.end)
     return bool(signature) and own is not None and own.last_end == signature
-
-
-def _is_port_taken(status: TaskStatus) -> bool:
-    """Return whether another process has the port.
-
-    A program that cannot start has not tried to open it.
-    """
-    return status.port_taken and not status.cannot_start
 
 
 def _with_evidence(state: SchedulerState, recovery: Recovery, change: StatusChange) -> Recovery:
@@ -77,9 +70,9 @@ def _with_evidence(state: SchedulerState, recovery: Recovery, change: StatusChan
         has_served=served or (before is not None and before.has_served),
         has_begun=began or (before is not None and before.has_begun),
         step=last_step(state, record),
-        last_end=REJECTED if _is_rejected(change) else end_signature(status) if is_own else "",
+        last_end=REJECTED if _is_rejected(change) else end_signature(status.end) if is_own else "",
     )
-    if not _is_port_taken(status) or state.spec.network is not None:
+    if not status.end.lacks_port or state.spec.network is not None:
         return recovery
     why = f"{recovery.why}; another process listens at {record.address}"
     return replace(recovery, why=why, bad_addresses=(*bad, record.address)[-MAX_BAD_ADDRESSES:])
@@ -130,12 +123,12 @@ def on_task_end(state: SchedulerState, change: StatusChange) -> Decision:
     recovery = _with_evidence(state, _recovery(state, change, cause), change)
     # A launch or program that never started moves to another agent if possible: a module may be missing on one only.
     is_lost = status.state is TaskState.LOST and not change.has_run
-    must_move = status.is_dropped_by_agent or is_lost or cause is Cause.INVALID_TASK or status.cannot_start
+    must_move = status.is_dropped_by_agent or is_lost or cause is Cause.INVALID_TASK or status.end.cannot_start
     recovery = replace(recovery, must_move=must_move)
     if why := _final_sentence(state, change, recovery):
         return _failed(state, why, record, now)
     others = tuple(_others(state, record, recovery))
-    killed = change.has_run and status.signal is not None
+    killed = change.has_run and status.end.signal is not None
     failures = (
         record_failure(state, record, now, killed=killed) if blames_agent(status, cause, change.has_run) else None
     )
@@ -165,7 +158,7 @@ def on_executor_refused(state: SchedulerState, event: events.ExecutorFailed, now
 
 def _names_cause(status: TaskStatus) -> bool:
     """Return whether the message begins with the error of the program."""
-    return bool(status.error) and status.message.startswith(status.error)
+    return bool(status.end.error) and status.message.startswith(status.end.error)
 
 
 def _final_sentence(state: SchedulerState, change: StatusChange, recovery: Recovery) -> str:
@@ -182,7 +175,7 @@ def _final_sentence(state: SchedulerState, change: StatusChange, recovery: Recov
         return f"{failed}; {final}"
     # Without any progress of the job, the program may be unable to run.
     if policy.fail_fast and counts and state.process.last_progress is None:
-        if status.cannot_start and (_is_repeated(state, change) or not _has_other_machine(state, record)):
+        if status.end.cannot_start and (_is_repeated(state, change) or not _has_other_machine(state, record)):
             return f"{failed}; each launch would fail in this way (restart.fail_fast)"
         if _is_broken(state, change, recovery):
             # The earlier launch may be that of a peer, with which the task restarted.
@@ -232,9 +225,9 @@ def _is_broken(state: SchedulerState, change: StatusChange, recovery: Recovery) 
     Not if something else may be the reason: a peer that was lost with another error, its memory, or its agent.
     """
     status, agent = change.status, state.stored.agent_failures.get(change.record.agent_id)
-    if recovery.has_begun or status.healthy is False or status.out_of_memory or not _is_repeated(state, change):
+    if recovery.has_begun or status.healthy is False or status.end.out_of_memory or not _is_repeated(state, change):
         return False
-    if _LOST_PEER.search(status.error):
+    if _LOST_PEER.search(status.end.error):
         return False
     if agent is not None and recent_failures(agent.failures, state.spec.recovery.avoid_for, change.now):
         return False
@@ -313,15 +306,10 @@ def _cause(state: SchedulerState, change: StatusChange) -> Cause:
     end = LaunchEnd(
         status.state.value,
         status.reason,
-        status.exit_code,
-        status.signal,
+        status.end,
         has_run=ran,
         was_unhealthy=hung,
-        out_of_memory=status.out_of_memory,
-        port_taken=_is_port_taken(status),
         awaited_peer=_awaits_peer(state, change),
-        was_frozen=status.was_frozen,
-        failed_stage=status.failed_stage,
     )
     cause = cause_of(end, replacement.restart_policy(state.spec, change.record).uncounted_exit_codes)
     return Cause.COLLATERAL if cause is Cause.USER_ERROR and _is_excused(state, change) else cause
@@ -329,7 +317,7 @@ def _cause(state: SchedulerState, change: StatusChange) -> Cause:
 
 def _awaits_peer(state: SchedulerState, change: StatusChange) -> bool:
     """Return whether a connection failed while a peer was not up: it will be."""
-    if not state.spec.strategy.traits.has_peers or not _LOST_PEER.search(change.status.error):
+    if not state.spec.strategy.traits.has_peers or not _LOST_PEER.search(change.status.end.error):
         return False
     own = change.record.name
     peers = (item for item in state.stored.tasks.values() if item.job.in_cluster and item.name != own)
@@ -339,7 +327,7 @@ def _awaits_peer(state: SchedulerState, change: StatusChange) -> bool:
 def _has_failed(state: SchedulerState, record: TaskRecord) -> bool:
     """Return whether the program has failed, and its executor still works."""
     status = state.stored.statuses.get(record.id)
-    return status is not None and status.state is TaskState.RUNNING and bool(status.exit_code or status.signal)
+    return status is not None and status.state is TaskState.RUNNING and bool(status.end.exit_code or status.end.signal)
 
 
 def _is_coming_up(state: SchedulerState, record: TaskRecord, now: float) -> bool:
@@ -360,7 +348,7 @@ def _is_excused(state: SchedulerState, change: StatusChange) -> bool:
 
     An error like the task's former one is its own: the error of another program does not excuse it.
     """
-    if change.status.cannot_start:
+    if change.status.end.cannot_start:
         return False
     is_repeated = _is_repeated(state, change)
     return any(not is_repeated or item.cause is not Cause.USER_ERROR for item in _losses_before(state, change))

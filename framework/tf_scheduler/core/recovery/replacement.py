@@ -208,7 +208,7 @@ def no_retry_reason(policy: RestartPolicy, cause: Cause, status: TaskStatus) -> 
         return "a relaunch would end in the same way"
     if policy.when is RestartWhen.NEVER and cause is not Cause.NOT_STARTED:
         return "its restart_policy is never"
-    if policy.when is RestartWhen.EXIT_CODE and cause is Cause.USER_ERROR and status.exit_code in range(1, 128):
+    if policy.when is RestartWhen.EXIT_CODE and cause is Cause.USER_ERROR and status.end.exit_code in range(1, 128):
         return "its restart_policy is exit_code, and exit codes 1 to 127 are final"
     return ""
 

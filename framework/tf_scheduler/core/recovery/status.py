@@ -213,7 +213,7 @@ def _completed(
         # By the scheduler's clock: the master sends a new time with each answer.
         since = previous.timestamp if previous is not None and previous.state.is_silent else now
         status = replace(status, timestamp=since)
-    if status.out_of_memory and status.state is TaskState.FAILED:
+    if status.end.out_of_memory and status.state is TaskState.FAILED:
         allowed = _allowed_memory(state, record) if status.reason == "REASON_CONTAINER_LIMITATION_MEMORY" else ""
         status = replace(status, message=f"{status.message or 'out of memory'}{allowed}; raise {record.group}.mem")
     if previous is not None and not status.addresses:
@@ -240,7 +240,8 @@ def _with_image_problem(status: TaskStatus, previous: TaskStatus | None, job: Jo
         return status
     problem = f"the executor did not start in the image `{job.image}`"
     needs = "stderr of the task names the cause; the image needs `sh`, `sha256sum` and Python 3.8 (executor.python)"
-    return replace(status, message=f"{problem}; hint: {needs}", error=problem, cannot_start=True)
+    end = replace(status.end, error=problem, cannot_start=True)
+    return replace(status, message=f"{problem}; hint: {needs}", end=end)
 
 
 def expire_unreachable(state: SchedulerState, now: float, new_id: NewId, view: PlanView) -> effects.Decision:

@@ -6,7 +6,7 @@ from itertools import count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import a_job, a_record, a_spec, an_offer, needs, with_fields
+from builders import a_job, a_record, a_spec, a_status, an_offer, needs, with_fields
 from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.offers.matcher import MATCH_INTERVAL
@@ -195,7 +195,7 @@ class History:
         if step == "rescind" and self.state.session.offers:
             return OfferRescinded(min(self.state.session.offers))
         if step == "lose" and live:
-            return StatusUpdated(TaskStatus(live[0].id, TaskState.FAILED, live[0].agent_id, uuid="u", signal=9))
+            return StatusUpdated(a_status(live[0].id, TaskState.FAILED, "u", agent_id=live[0].agent_id, signal=9))
         self.now += step if isinstance(step, float) else 0.0
         return Tick()
 

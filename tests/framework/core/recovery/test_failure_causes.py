@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import a_running_state, a_spec, a_status, with_fields
+from tf_executor.contract.reports import TaskEnd
 from tf_executor.contract.states import TaskState
 from tf_scheduler.core.recovery.failure_causes import (
     CAUSE_RULES,
@@ -26,35 +27,35 @@ FAILED = "TASK_FAILED"
 @pytest.mark.parametrize(
     ("end", "cause"),
     [
-        (LaunchEnd("TASK_FINISHED", exit_code=0), Cause.FINISHED),
+        (LaunchEnd("TASK_FINISHED", program=TaskEnd(exit_code=0)), Cause.FINISHED),
         (LaunchEnd("TASK_FINISHED", was_requested=True), Cause.FINISHED),
-        (LaunchEnd("TASK_KILLED", signal=15, was_requested=True), Cause.STOPPED),
+        (LaunchEnd("TASK_KILLED", program=TaskEnd(signal=15), was_requested=True), Cause.STOPPED),
         (LaunchEnd("TASK_ERROR", "REASON_TASK_INVALID"), Cause.INVALID_TASK),
         (LaunchEnd(FAILED, "REASON_TASK_UNAUTHORIZED"), Cause.INVALID_TASK),
         (LaunchEnd("TASK_DROPPED", "REASON_INVALID_OFFERS"), Cause.NOT_STARTED),
-        (LaunchEnd("TASK_KILLED", "REASON_AGENT_DRAINING", signal=15), Cause.INFRASTRUCTURE),
-        (LaunchEnd(FAILED, "REASON_CONTAINER_LIMITATION_MEMORY", signal=9), Cause.USER_ERROR),
+        (LaunchEnd("TASK_KILLED", "REASON_AGENT_DRAINING", program=TaskEnd(signal=15)), Cause.INFRASTRUCTURE),
+        (LaunchEnd(FAILED, "REASON_CONTAINER_LIMITATION_MEMORY", program=TaskEnd(signal=9)), Cause.USER_ERROR),
         (LaunchEnd(FAILED, "REASON_CONTAINER_LAUNCH_FAILED"), Cause.USER_ERROR),
         (LaunchEnd(FAILED, "REASON_EXECUTOR_TERMINATED", has_run=False), Cause.USER_ERROR),
-        (LaunchEnd(FAILED, signal=15, was_unhealthy=True), Cause.USER_ERROR),
-        (LaunchEnd(FAILED, exit_code=42), Cause.RESTART_ASKED),
-        (LaunchEnd(FAILED, exit_code=143), Cause.RESTART_ASKED),
-        (LaunchEnd(FAILED, exit_code=137), Cause.INFRASTRUCTURE),
-        (LaunchEnd(FAILED, exit_code=128), Cause.USER_ERROR),
-        (LaunchEnd(FAILED, exit_code=129), Cause.INFRASTRUCTURE),
-        (LaunchEnd(FAILED, exit_code=159), Cause.INFRASTRUCTURE),
-        (LaunchEnd(FAILED, exit_code=160), Cause.USER_ERROR),
-        (LaunchEnd(FAILED, signal=9), Cause.INFRASTRUCTURE),
-        (LaunchEnd(FAILED, signal=9, out_of_memory=True), Cause.USER_ERROR),
-        (LaunchEnd(FAILED, exit_code=1), Cause.USER_ERROR),
-        (LaunchEnd(FAILED, exit_code=127), Cause.USER_ERROR),
-        (LaunchEnd(FAILED, exit_code=200), Cause.USER_ERROR),
+        (LaunchEnd(FAILED, program=TaskEnd(signal=15), was_unhealthy=True), Cause.USER_ERROR),
+        (LaunchEnd(FAILED, program=TaskEnd(exit_code=42)), Cause.RESTART_ASKED),
+        (LaunchEnd(FAILED, program=TaskEnd(exit_code=143)), Cause.RESTART_ASKED),
+        (LaunchEnd(FAILED, program=TaskEnd(exit_code=137)), Cause.INFRASTRUCTURE),
+        (LaunchEnd(FAILED, program=TaskEnd(exit_code=128)), Cause.USER_ERROR),
+        (LaunchEnd(FAILED, program=TaskEnd(exit_code=129)), Cause.INFRASTRUCTURE),
+        (LaunchEnd(FAILED, program=TaskEnd(exit_code=159)), Cause.INFRASTRUCTURE),
+        (LaunchEnd(FAILED, program=TaskEnd(exit_code=160)), Cause.USER_ERROR),
+        (LaunchEnd(FAILED, program=TaskEnd(signal=9)), Cause.INFRASTRUCTURE),
+        (LaunchEnd(FAILED, program=TaskEnd(signal=9, out_of_memory=True)), Cause.USER_ERROR),
+        (LaunchEnd(FAILED, program=TaskEnd(exit_code=1)), Cause.USER_ERROR),
+        (LaunchEnd(FAILED, program=TaskEnd(exit_code=127)), Cause.USER_ERROR),
+        (LaunchEnd(FAILED, program=TaskEnd(exit_code=200)), Cause.USER_ERROR),
         (LaunchEnd(FAILED, "REASON_EXECUTOR_TERMINATED"), Cause.INFRASTRUCTURE),
         (LaunchEnd("TASK_LOST"), Cause.INFRASTRUCTURE),
         (LaunchEnd("TASK_GONE"), Cause.INFRASTRUCTURE),
         (LaunchEnd("TASK_GONE_BY_OPERATOR"), Cause.INFRASTRUCTURE),
         (LaunchEnd("TASK_UNKNOWN"), Cause.INFRASTRUCTURE),
-        (LaunchEnd("TASK_KILLED", signal=15), Cause.INFRASTRUCTURE),
+        (LaunchEnd("TASK_KILLED", program=TaskEnd(signal=15)), Cause.INFRASTRUCTURE),
     ],
 )
 def test_end_has_expected_cause(end, cause) -> None:
@@ -64,16 +65,15 @@ def test_end_has_expected_cause(end, cause) -> None:
 
 def test_restart_exit_codes_are_configurable() -> None:
     """A custom list replaces TensorFlow's."""
-    assert Cause.RESTART_ASKED is cause_of(LaunchEnd(FAILED, exit_code=75), frozenset({75}))
-    assert Cause.USER_ERROR is cause_of(LaunchEnd(FAILED, exit_code=42), frozenset({75}))
+    assert Cause.RESTART_ASKED is cause_of(LaunchEnd(FAILED, program=TaskEnd(exit_code=75)), frozenset({75}))
+    assert Cause.USER_ERROR is cause_of(LaunchEnd(FAILED, program=TaskEnd(exit_code=42)), frozenset({75}))
 
 
 ends = st.builds(
     LaunchEnd,
     st.sampled_from([state.value for state in TaskState if state.has_ended]),
     st.sampled_from(["", "REASON_TASK_INVALID", "REASON_AGENT_DRAINING", "REASON_NEW_IN_MESOS_2"]),
-    st.none() | st.integers(0, 255),
-    st.none() | st.integers(1, 64),
+    st.builds(TaskEnd, st.none() | st.integers(0, 255), st.none() | st.integers(1, 64), st.booleans()),
     st.booleans(),
 )
 
@@ -94,13 +94,13 @@ def test_no_row_is_shadowed_by_earlier_rows() -> None:
         LaunchEnd("TASK_KILLED", "REASON_AGENT_DRAINING"),
         LaunchEnd(FAILED, "REASON_CONTAINER_LIMITATION_DISK"),
         LaunchEnd(FAILED, "REASON_EXECUTOR_REGISTRATION_TIMEOUT"),
-        LaunchEnd(FAILED, exit_code=1, was_frozen=True),
+        LaunchEnd(FAILED, program=TaskEnd(exit_code=1, was_frozen=True)),
         LaunchEnd(FAILED, was_unhealthy=True),
-        LaunchEnd(FAILED, exit_code=42),
-        LaunchEnd(FAILED, exit_code=1, port_taken=True),
-        LaunchEnd(FAILED, signal=11),
-        LaunchEnd(FAILED, exit_code=1, awaited_peer=True),
-        LaunchEnd(FAILED, exit_code=3),
+        LaunchEnd(FAILED, program=TaskEnd(exit_code=42)),
+        LaunchEnd(FAILED, program=TaskEnd(exit_code=1, port_taken=True)),
+        LaunchEnd(FAILED, program=TaskEnd(signal=11)),
+        LaunchEnd(FAILED, program=TaskEnd(exit_code=1), awaited_peer=True),
+        LaunchEnd(FAILED, program=TaskEnd(exit_code=3)),
         LaunchEnd("TASK_GONE"),
     ]
 

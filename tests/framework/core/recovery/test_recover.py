@@ -1,20 +1,18 @@
 """Recovery of ended tasks: relaunch, or failure of the job."""
 
-import base64
 import math
 from dataclasses import replace
 
 import pytest
 
 from builders import a_job, a_running_state, a_spec, a_status, with_fields
-from tf_executor.contract.reports import EndReport
+from tf_executor.contract.reports import TaskEnd
 from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.recovery import recover, replacement
 from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.recovery.startup_timeout import CHECK_INTERVAL
 from tf_scheduler.core.state.reducer import COLLATERAL_SECONDS, apply
-from tf_scheduler.mesos import decode
 from tf_scheduler.model.effects import AgentFailureRecorded, RecoveryDecided, StatusStored
 from tf_scheduler.model.ids import AgentId
 from tf_scheduler.model.offer import AgentSnapshot
@@ -167,10 +165,7 @@ def test_address_is_bad_if_another_process_listens(port_taken: bool, bad: bool) 
 
 
 def test_failure_of_a_frozen_program_does_not_count() -> None:
-    data = base64.b64encode(EndReport(1, frozen=True).encode()).decode()
-    raw = {"task_id": {"value": "t"}, "state": "TASK_FAILED", "data": data}
-
-    item = recoveries(end(STATE, was_frozen=decode.status(raw).was_frozen))["worker-0"]
+    item = recoveries(end(STATE, was_frozen=True))["worker-0"]
 
     assert (Cause.INFRASTRUCTURE, ()) == (item.cause, item.failures)
 
@@ -307,7 +302,7 @@ def test_end_like_that_of_peer_is_not_called_the_tasks_second() -> None:
 REFUSED = "ConnectionRefusedError: [Errno 111] Connection refused"
 UP = apply(STATE, *(StatusStored(a_status(task.id, healthy=True)) for task in STATE.stored.tasks.values()))
 PS = a_status("ps-0__1", timestamp=NOW - 10)
-STORING = apply(UP, StatusStored(replace(PS, exit_code=137, healthy=True)))
+STORING = apply(UP, StatusStored(replace(PS, end=TaskEnd(137), healthy=True)))
 
 
 @pytest.mark.parametrize(
@@ -323,7 +318,7 @@ STORING = apply(UP, StatusStored(replace(PS, exit_code=137, healthy=True)))
         (apply(UP, StatusStored(replace(PS, state=TaskState.UNREACHABLE))), {}, Cause.INFRASTRUCTURE),
         (with_history(UP, "ps-0", launch="ps-0__1", since=NOW - 60), {}, Cause.INFRASTRUCTURE),
         (with_fields(STORING, progress={"ps-0__1": None}), {}, Cause.INFRASTRUCTURE),
-        (apply(UP, StatusStored(replace(PS, exit_code=0, healthy=True))), {}, Cause.USER_ERROR),
+        (apply(UP, StatusStored(replace(PS, end=TaskEnd(0), healthy=True))), {}, Cause.USER_ERROR),
     ],
     ids=[
         *("all answer", "starts", "other error", "late", "trains", "independent", "not started", "silent", "restarts"),

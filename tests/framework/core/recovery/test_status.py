@@ -171,8 +171,8 @@ def test_executor_that_never_reported_cannot_start_in_image() -> None:
     first = update(unstarted, "worker-0__2", **end).state.stored.statuses["worker-0__2"]
     later = update(a_running_state(spec), **end).state.stored.statuses["worker-0__1"]
 
-    assert (True, "the executor did not start in the image `tf`") == (first.cannot_start, first.error)
-    assert (False, "killed") == (later.cannot_start, later.message)
+    assert (True, "the executor did not start in the image `tf`") == (first.end.cannot_start, first.end.error)
+    assert (False, "killed") == (later.end.cannot_start, later.message)
 
 
 def test_late_success_cancels_relaunch_of_independent_task() -> None:
