@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterator, Mapping, Sequence
 import click
 
 from tf_executor.contract.http import is_loopback
-from tf_executor.contract.text import format_duration, format_number, sparkline
+from tf_executor.contract.text import format_duration, format_number, format_part, sparkline
 
 from .client import ServiceClient, api_path, installation_of
 from .command import (
@@ -36,10 +36,10 @@ _BAR_WIDTH, _CURVE_WIDTH = 24, 20  # characters
 
 
 def progress_bar(fraction: float | None, width: int = _BAR_WIDTH) -> str:
-    """A bar for 0 to 1, in halves of a character; None: unknown."""
+    """A bar for 0 to 1, in halves of a character, full only for 1; None: unknown."""
     if fraction is None:
         return "╌" * width
-    halves = round(min(1.0, max(0.0, fraction)) * width * 2)
+    halves = int(min(1.0, max(0.0, fraction)) * width * 2)
     half = "╸" if halves % 2 else ""
     return "━" * (halves // 2) + half + "─" * (width - halves // 2 - len(half))
 
@@ -85,11 +85,10 @@ def _progress_row(name: str, job: Mapping[str, Any], task: Mapping[str, Any]) ->
 
 def _progress_details(task: Mapping[str, Any]) -> str:
     """Return epoch, metrics, and the source unless it is a report of the program."""
-    epochs = f" of {task['epochs']}" if task.get("epochs") else ""
     metrics = (f"{name} {format_number(value)}" for name, value in (task.get("metrics") or {}).items())
     source = task.get("source") or "report"
     parts = (
-        f"epoch {task['epoch']}{epochs}" if task.get("epoch") is not None else "",
+        "" if task.get("epoch") is None else f"epoch {format_part(task['epoch'], task.get('epochs'))}",
         *metrics,
         "" if source == "report" else f"from {source}",
     )

@@ -15,20 +15,21 @@ from rich.console import Group, RenderableType
 from rich.style import Style
 from rich.text import Text
 
+from dcos_command.service import progress_bar
 from tf_executor.contract.reports import OUTPUT
 from tf_executor.contract.states import Activity, tone_of
 from tf_executor.contract.text import (
     format_duration,
     format_memory_use,
     format_number,
-    format_percent,
+    format_part,
     format_rate,
     is_near_limit,
     list_names,
     pluralize,
     sparkline,
 )
-from tf_scheduler.api.views.overview import Overview, Restart, TaskRow, restart_text
+from tf_scheduler.api.views.overview import Overview, TaskRow
 from tf_scheduler.cli.common.output import TONE_STYLES, fold_lines
 from tf_scheduler.model.spec import JobKind
 
@@ -54,8 +55,8 @@ class RunHistory:
         self._losses: list[float] = []
         self._last_step: int | None = None
         self._since: dict[str, tuple[str, float]] = {}
-        #: Last restart, until a task trains again.
-        self.restart: Restart | None = None
+        #: Why tasks restarted last, until a task trains again.
+        self.restart = ""
 
     def add(self, overview: Overview, seconds: float) -> None:
         """Remember what tasks do since when, and the loss of a new step."""
@@ -66,8 +67,10 @@ class RunHistory:
         if leader is not None and leader.loss is not None and leader.step != self._last_step:
             self._last_step = leader.step
             self._losses.append(leader.loss)
-        is_starting = overview.activity in _STARTING
-        self.restart = overview.restart or (self.restart if is_starting else None)
+        if overview.restart is not None:
+            self.restart = overview.detail
+        elif overview.activity not in _STARTING:
+            self.restart = ""
 
     def since(self, task: TaskRow) -> float | None:
         """Return the second of the run at which the task began what it does."""
@@ -134,40 +137,31 @@ def _title(overview: Overview, seconds: float, width: int, page: str) -> Iterato
 def _about(overview: Overview) -> str:
     """Return what the activity is about: the epoch, or the tasks."""
     trainer, activity = overview.trainer, overview.activity
-    if overview.verdict or overview.refused:
+    if overview.verdict or overview.refused or activity == Activity.RESTARTING:
         return ""
     if activity == Activity.TRAINING and trainer is not None and trainer.epoch is not None:
-        of = f" of {format_number(trainer.epochs)}" if trainer.epochs else ""
-        return f"epoch {format_number(trainer.epoch)}{of}"
+        return f"epoch {format_part(trainer.epoch, trainer.epochs)}"
     if activity == Activity.IMPORTING:
         names = [task for task in overview.tasks if not task.name.startswith(JobKind.TENSORBOARD.value)]
         ready = sum(task.activity not in _NOT_CONNECTED for task in names)
         return f"TensorFlow runs in {ready} of {pluralize(len(names), 'task')}"
-    if activity == Activity.RESTARTING and overview.restart is not None:
-        return _restart_names(overview.restart)
     return overview.detail
-
-
-def _restart_names(restart: Restart) -> str:
-    attempt = f"{restart.failures} of {restart.max_failures}  " if restart.failures else ""
-    others = f", and {list_names(restart.others)} with it" if restart.others else ""
-    return f"{attempt}{restart.task}{others}"
 
 
 def _reasons(overview: Overview, history: RunHistory, now: float, width: int) -> Iterator[Text]:
     """Yield why the job has ended, restarts or waits."""
-    restart = None if overview.verdict else history.restart
     if overview.reason or overview.refused:
         yield from _folded(overview.reason or overview.refused, width)
-    if restart is not None:
-        yield from _folded(
-            restart_text(restart) + (_next_launch(overview, restart, now) if overview.restart else ""), width
-        )
+    if history.restart and not overview.verdict:
+        yield from _folded(f"{history.restart}{_next_launch(overview, now)}", width)
     if overview.activity == Activity.QUEUED:
         yield from _folded("to see why it waits: dcos-tensorflow why", width, "dim")
 
 
-def _next_launch(overview: Overview, restart: Restart, now: float) -> str:
+def _next_launch(overview: Overview, now: float) -> str:
+    restart = overview.restart
+    if restart is None:
+        return ""
     live = [task.name for task in overview.tasks if task.live and task.name in (restart.task, *restart.others)]
     if live:
         return f"; again when {list_names(live)} {'has' if len(live) == 1 else 'have'} stopped"
@@ -193,14 +187,13 @@ def _progress(overview: Overview, width: int, history: RunHistory) -> Iterator[T
     speed = "" if task.steps_per_second is None else format_rate(task.steps_per_second, "steps")
     below = speed
     if task.total:
-        steps = f"{format_number(task.step)} of {format_number(task.total)}"
-        numbers = [format_percent(task.step / task.total), f"step {steps}", speed]
+        numbers = [task.share_text, f"step {task.step_text}", speed]
         is_ending = task.seconds_left is None or overview.activity == Activity.STOPPING
         numbers += [] if is_ending else [f"{format_duration(task.seconds_left)} left"]
         if _width(map(Text, numbers)) + 4 * _SHORTEST_BAR <= width:
             below = ""
         else:
-            numbers[1:3] = [steps]
+            numbers[1:3] = [task.step_text]
         parts = [Text(text) for text in numbers if text]
         bar = _bar(task.step / task.total, max(_SHORTEST_BAR, width - _width(parts) - 2))
         yield _fitted([(0, bar), *enumerate(parts, 1)], width)
@@ -227,9 +220,9 @@ def _values(overview: Overview, task: TaskRow, speed: str, history: RunHistory) 
 
 
 def _bar(share: float, width: int) -> Text:
-    halves = int(min(1.0, max(0.0, share)) * width * 2)
-    done = "━" * (halves // 2) + "╸" * (halves % 2)
-    return Text.assemble((done, "green"), ("─" * (width - len(done)), "dim"))
+    bar = progress_bar(share, width)
+    done = bar.rstrip("─")
+    return Text.assemble((done, "green"), (bar.removeprefix(done), "dim"))
 
 
 def _tasks(overview: Overview, rows: int, width: int, seconds: float, history: RunHistory) -> Iterator[Text]:

@@ -153,9 +153,8 @@ def test_each_state_is_drawn_whole(gate: Path, options_file: Path) -> None:
         why = f"ValueError: nan in the gradients of the first of all layers of this model (train.py:{LINE})"
         failed = shown.until(
             "RESTARTING",
-            "1 of 3 worker-1, and worker-0 with it",
-            why,
-            "at step 30 of 70; again when worker-0 has stopped",
+            f"1 of 3: worker-1: {why}",
+            "at step 30 of 70 (and worker-0 with it); again when worker-0 has stopped",
         )
         go(gate, "stop")
         shown.until("mnist TRAINING", "1 restart", "70 of 70")
