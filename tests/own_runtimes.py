@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from kit.commands import run_program
+
 MAKE = "TEST_RUNTIMES"
 _OWN_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -129,7 +131,7 @@ def _package(path: Path) -> str:
 def _runtime(environment: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a runtime command at low priority."""
     command = ["nice", "-n", "15", sys.executable, "-m", "tf_scheduler", "runtime", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **environment})
+    return run_program(*command, env={**os.environ, **environment})
 
 
 if __name__ == "__main__":

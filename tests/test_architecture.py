@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import configparser
 import re
-import subprocess
 from collections import Counter
 from collections.abc import Container, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import limits
+from kit.commands import run_program
 
 HOME = Path(__file__).resolve().parent.parent
 ROOTS = (HOME / "framework", HOME / "executor")
@@ -278,7 +278,7 @@ def test_every_dependency_has_its_reason() -> None:
 
 def test_size_budgets_hold() -> None:
     """Sizes stay within limits, and class names are unique."""
-    result = subprocess.run([HOME / "scripts" / "budgets", "--size"], capture_output=True, text=True, check=False)
+    result = run_program(HOME / "scripts" / "budgets", "--size")
 
     assert 0 == result.returncode, result.stdout + result.stderr
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import tf_scheduler
+from kit.commands import run_program
 
 HOME = Path(__file__).parents[1]
 LATER = "9999"
@@ -60,8 +61,7 @@ def a_snapshot(folder: Path, *advisories: dict[str, Any]) -> Path:
 
 
 def audit(snapshot: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command: list[str | Path] = [sys.executable, HOME / "scripts" / "audit", "--snapshot", snapshot, *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return run_program(sys.executable, HOME / "scripts" / "audit", "--snapshot", snapshot, *options)
 
 
 def harmless() -> dict[str, Any]:
@@ -247,9 +247,8 @@ def test_release_needs_a_clean_audit(tmp_path: Path, case: str, code: int) -> No
     changelog = (home / "CHANGELOG.md").read_text()
     (home / "CHANGELOG.md").write_text(f"## {tf_scheduler.__version__} (2026-01-01)\n{changelog}")
     commit(home)
-    command: list[str | Path] = [home / "scripts" / "release", tmp_path / "out", URL, "--snapshot", snapshot]
 
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = run_program(home / "scripts" / "release", tmp_path / "out", URL, "--snapshot", snapshot)
 
     assert code == result.returncode
     assert f"no release: exit code {code} of scripts/audit" in result.stderr
@@ -273,8 +272,7 @@ def release(home: Path, path: str, old: str, new: str) -> subprocess.CompletedPr
     assert old in text
     (home / path).write_text(text.replace(old, new))
     commit(home)
-    command: list[str | Path] = [home / "scripts" / "release", home / "out", URL]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return run_program(home / "scripts" / "release", home / "out", URL)
 
 
 @pytest.mark.parametrize("path", ["Dockerfile", "package/resource.json"])

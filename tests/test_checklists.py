@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
+
+from kit.commands import run_program
 
 HOME = Path(__file__).resolve().parent.parent
 PACKAGE = "framework/tf_scheduler"
@@ -66,7 +67,7 @@ def test_checklist_holds_for_an_example(kind: str) -> None:
     """The example is where the checklist sends a reader, and nowhere else."""
     pattern, files, maximum = EXAMPLES[kind]
     command = ["git", "grep", "-lE", pattern, "--", "framework", "executor"]
-    listed = subprocess.run(command, cwd=HOME, capture_output=True, text=True, check=True).stdout.split()
+    listed = run_program(*command, cwd=HOME, check=True).stdout.split()
 
     assert {str(located(name).relative_to(HOME)) for name in files} == set(listed)
     assert len(listed) <= maximum

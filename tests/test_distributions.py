@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 import tarfile
 import zipfile
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kit.commands import run_program
 from kit.interpreters import interpreters, output_of
 from test_release import CONFIG, HOME, RAW, SOURCE, file_of
 
@@ -27,12 +27,12 @@ PYTHONS = interpreters(10, 13)
 NO_INDEX = re.compile(r"No matching distribution found|Could not find a version")
 
 
-def run(*command: str | Path, folder: Path = HOME) -> str:
+def output_with_index(*command: str | Path, folder: Path = HOME) -> str:
     """Return the output of a successful command; skip without a package index."""
     # An installation must not find this project's folders.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     environment["PYTHON"] = sys.executable
-    result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    result = run_program(*command, cwd=folder, env=environment)
     if result.returncode != 0 and NO_INDEX.search(result.stderr):
         pytest.skip(f"no package index: {result.stderr.strip()[-300:]}")
     assert 0 == result.returncode, result.stdout[-5000:] + result.stderr[-5000:]
@@ -43,7 +43,7 @@ def run(*command: str | Path, folder: Path = HOME) -> str:
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder with the checked sdist and wheel."""
     out = tmp_path_factory.mktemp("distributions")
-    print(run(HOME / "scripts" / "distributions", out, *OWN_TESTS))
+    print(output_with_index(HOME / "scripts" / "distributions", out, *OWN_TESTS))
     return out
 
 
@@ -62,7 +62,7 @@ def test_sdist_has_every_file(built: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames() if archive.getmember(name).isfile()}
 
-    tracked = set(run("git", "ls-tree", "-r", "--name-only", "HEAD").splitlines())
+    tracked = set(output_with_index("git", "ls-tree", "-r", "--name-only", "HEAD").splitlines())
     # The build adds pymesos.
     made = re.compile(r"PKG-INFO$|\w+\.egg-info/|framework/mesos_client/_vendor/pymesos/")
     assert set() == tracked - names
@@ -92,9 +92,9 @@ def packages(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[s
     result = {}
     for python in PYTHONS:
         home = tmp_path_factory.mktemp(python.name)
-        run(python, "-m", "venv", home / "venv")
-        run(HOME / "scripts" / "install-locked", home / "venv/bin/python", "scheduler", "--", wheel)
-        run(home / "venv/bin/dcos-tensorflow", "package", "build", "--out", home / "out", folder=home)
+        output_with_index(python, "-m", "venv", home / "venv")
+        output_with_index(HOME / "scripts" / "install-locked", home / "venv/bin/python", "scheduler", "--", wheel)
+        output_with_index(home / "venv/bin/dcos-tensorflow", "package", "build", "--out", home / "out", folder=home)
         result[python.name] = home / "out"
     return result
 

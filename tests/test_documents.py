@@ -6,13 +6,13 @@ import ast
 import json
 import re
 import shlex
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 
+from kit.commands import run_program
 from tf_executor.contract.states import Activity
 from tf_scheduler.cli.main import cli
 from tf_scheduler.options.load import resolve
@@ -33,13 +33,7 @@ def pages() -> list[Path]:
     """
     if not (HOME / ".git").exists():
         return [path for path in HOME.rglob("*.md") if ".venv" not in path.parts]
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
-        cwd=HOME,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    listed = run_program("git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md", cwd=HOME, check=True)
     return [HOME / name for name in listed.stdout.splitlines() if (HOME / name).exists()]
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from examples.test_first_job import Account, check_first_job
 from examples.test_first_job import install as install_page
+from kit.commands import run_program
 from kit.interpreters import interpreters
 
 HOME = Path(__file__).parents[1]
@@ -38,14 +39,12 @@ JOB = {"service": {"name": "own", "job_url": "job.py", "command": "python3 job.p
 TASK = {"cpus": 0.1, "mem": 64, "disk": 0}
 
 
-def run(*command: str | Path, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, cwd=folder, env=ENVIRONMENT | variables, capture_output=True, text=True, check=False, timeout=240
-    )
+def run_apart(*command: str | Path, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    return run_program(*command, cwd=folder, env=ENVIRONMENT | variables, timeout=240)
 
 
 def succeed(*command: str | Path, folder: Path, **variables: str) -> str:
-    result = run(*command, folder=folder, **variables)
+    result = run_apart(*command, folder=folder, **variables)
     assert 0 == result.returncode, result.stdout[-3000:] + result.stderr[-3000:]
     return result.stdout
 
@@ -54,11 +53,13 @@ def succeed(*command: str | Path, folder: Path, **variables: str) -> str:
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files of the repository, none of them built. Skips without an index."""
     folder = tmp_path_factory.mktemp("checkout")
-    asked = run(sys.executable, "-m", "pip", "download", "--no-deps", "--dest", folder.parent, "pip", folder=folder)
+    asked = run_apart(
+        sys.executable, "-m", "pip", "download", "--no-deps", "--dest", folder.parent, "pip", folder=folder
+    )
     if asked.returncode != 0:
         pytest.skip(f"no package index: {asked.stderr.strip()[-300:]}")
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
-    listed = subprocess.run(command, cwd=HOME, capture_output=True, text=True, check=True).stdout
+    listed = run_program(*command, cwd=HOME, check=True).stdout
     for name in filter(None, listed.split("\0")):
         if (HOME / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +85,7 @@ def environment(folder: Path, python: Path, pip: str = "") -> Path:
     if pip:
         succeed(programs / "pip", "install", "--quiet", "--upgrade", pip, folder=folder)
     if pip == OLD_PIP:
-        run(programs / "pip", "uninstall", "--quiet", "--yes", "wheel", "setuptools", folder=folder)
+        run_apart(programs / "pip", "uninstall", "--quiet", "--yes", "wheel", "setuptools", folder=folder)
     return programs
 
 
@@ -146,7 +147,7 @@ def test_program_with_reports_runs_without_dependencies(python: Path, dist: Path
     (tmp_path / "fit.py").write_text("from tf_executor.keras import ProgressCallback\n")
 
     succeed(programs / "python", "train.py", folder=tmp_path)
-    assert "ProgressCallback requires Keras" in run(programs / "python", "fit.py", folder=tmp_path).stderr
+    assert "ProgressCallback requires Keras" in run_apart(programs / "python", "fit.py", folder=tmp_path).stderr
 
 
 @pytest.mark.parametrize("python", PYTHONS.values(), ids=PYTHONS)
@@ -174,7 +175,7 @@ def test_wheel_runs_job_after_newest_pip(dist: Path, tmp_path: Path) -> None:
 def test_wheel_runs_job_on_debian(dist: Path, tmp_path: Path) -> None:
     """Its pip is old, and its environments have neither wheel nor setuptools."""
     debian = Path("/usr/bin/python3")
-    if not debian.exists() or run(debian, "-m", "ensurepip", "--version", folder=tmp_path).returncode != 0:
+    if not debian.exists() or run_apart(debian, "-m", "ensurepip", "--version", folder=tmp_path).returncode != 0:
         pytest.skip("/usr/bin/python3 with python3-venv is not installed")
     programs = environment(tmp_path, debian, OLD_PIP)
 
@@ -207,7 +208,7 @@ def test_tools_run_wheel(dist: Path, tmp_path: Path) -> None:
     programs = environment(tmp_path, Path(sys.executable))
     succeed(programs / "pip", "install", "--quiet", "pipx", "uv", folder=tmp_path)
     (wheel,) = map(str, dist.glob("*.whl"))
-    index = run(programs / "pip", "config", "get", "global.index-url", folder=tmp_path).stdout.strip()
+    index = run_apart(programs / "pip", "config", "get", "global.index-url", folder=tmp_path).stdout.strip()
     index = os.environ.get("PIP_INDEX_URL") or index
     own = {"PIPX_HOME": str(tmp_path / "pipx"), "UV_CACHE_DIR": str(tmp_path / "uv"), "XDG_DATA_HOME": str(tmp_path)}
     own |= {"UV_DEFAULT_INDEX": index} if index else {}
@@ -222,7 +223,7 @@ def test_tools_run_wheel(dist: Path, tmp_path: Path) -> None:
 def test_setup_shows_progress_and_no_warning(checkout: Path) -> None:
     """The second run only checks. An installation of earlier versions is cleaned."""
     script = checkout / "scripts" / "setup"
-    first = run(script, folder=checkout, PYTHON=sys.executable)
+    first = run_apart(script, folder=checkout, PYTHON=sys.executable)
     again = succeed(script, folder=checkout, PYTHON=sys.executable)
     site = next(checkout.glob(".venv/lib/python*/site-packages"))
     old = site / "http_parser-0.9.0.post1.dist-info"

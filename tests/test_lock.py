@@ -20,6 +20,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from kit.commands import run_program
+
 HOME = Path(__file__).parents[1]
 LOCK = HOME / "requirements"
 _SCRIPT = runpy.run_path(str(HOME / "scripts" / "lock"))
@@ -165,11 +167,11 @@ def make_wheel(folder: Path, name: str, version: str) -> Path:
     return path
 
 
-def run(*command: str | Path, folder: Path, wheels: Path) -> subprocess.CompletedProcess[str]:
+def run_offline(*command: str | Path, folder: Path, wheels: Path) -> subprocess.CompletedProcess[str]:
     """Run with a folder of wheels as the only source of packages."""
     own = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), "PIP_CONFIG_FILE": os.devnull, "PYTHON": sys.executable}
     others = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "PYTHON"))}
-    return subprocess.run(command, cwd=folder, env=others | own, capture_output=True, text=True, check=False)
+    return run_program(*command, cwd=folder, env=others | own)
 
 
 def a_checkout(folder: Path) -> Path:
@@ -199,11 +201,11 @@ def test_changed_wheel_is_refused(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", python.parents[1]], check=True)
 
     wheel.write_bytes(genuine.replace(b"genuine", b"genuinE"))
-    refused = run("scripts/install-locked", python, "scheduler", folder=home, wheels=wheels)
-    before = run(python, "-c", "import victim", folder=home, wheels=wheels)
+    refused = run_offline("scripts/install-locked", python, "scheduler", folder=home, wheels=wheels)
+    before = run_offline(python, "-c", "import victim", folder=home, wheels=wheels)
     wheel.write_bytes(genuine)
-    accepted = run("scripts/install-locked", python, "scheduler", folder=home, wheels=wheels)
-    after = run(python, "-c", "import victim; print(victim.ORIGIN)", folder=home, wheels=wheels)
+    accepted = run_offline("scripts/install-locked", python, "scheduler", folder=home, wheels=wheels)
+    after = run_offline(python, "-c", "import victim; print(victim.ORIGIN)", folder=home, wheels=wheels)
 
     assert (1, 1) == (refused.returncode, before.returncode)
     assert "DO NOT MATCH THE HASHES" in refused.stderr
@@ -216,14 +218,14 @@ def test_setup_refuses_forged_pip(tmp_path: Path) -> None:
     version = pins("build", RUNNING)["pip"]
     make_wheel(wheels, "pip", version)
 
-    result = run("scripts/setup", folder=home, wheels=wheels)
+    result = run_offline("scripts/setup", folder=home, wheels=wheels)
 
     installed = next((home / ".venv" / "lib").glob("python3.*/site-packages")) / "pip" / "__init__.py"
     assert 0 != result.returncode
     assert "DO NOT MATCH THE HASHES" in result.stderr
     assert "ORIGIN" not in installed.read_text()
     # The forged file is a valid wheel: only its digest gives it away.
-    run(home / ".venv/bin/python", "-m", "pip", "install", f"pip=={version}", folder=home, wheels=wheels)
+    run_offline(home / ".venv/bin/python", "-m", "pip", "install", f"pip=={version}", folder=home, wheels=wheels)
     assert "ORIGIN" in installed.read_text()
 
 
@@ -236,10 +238,10 @@ def test_setup_makes_half_made_environment_again(tmp_path: Path) -> None:
     python = home / ".venv" / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", home / ".venv"], check=True)
 
-    result = run("scripts/setup", folder=home, wheels=tmp_path)
+    result = run_offline("scripts/setup", folder=home, wheels=tmp_path)
 
     assert "No matching distribution" in result.stderr
-    assert 0 == run(python, "-m", "pip", "--version", folder=home, wheels=tmp_path).returncode
+    assert 0 == run_offline(python, "-m", "pip", "--version", folder=home, wheels=tmp_path).returncode
 
 
 @pytest.mark.parametrize("path", ["Dockerfile", ".ci/run", "scripts/setup", "scripts/release", "scripts/distributions"])

@@ -13,7 +13,7 @@ def test_shared_resource_beyond_repair_is_replaced() -> None:
     numbers, stopped, damaged = iter("abc"), [], []
 
     @contextmanager
-    def start():
+    def serve():
         name = next(numbers)
         yield name
         stopped.append(name)
@@ -22,7 +22,7 @@ def test_shared_resource_beyond_repair_is_replaced() -> None:
         if name in damaged:
             raise MesosLocalError("damaged")
 
-    with Shared(start, repair) as shared:
+    with Shared(serve, repair) as shared:
         assert ["a", "a"] == [shared.take(), shared.take()]
         damaged.append("a")
         assert ["b", "b"] == [shared.take(), shared.take()]

@@ -38,7 +38,7 @@ def main() -> None:
     )
     with tf.device(device):
         step, train = graph()
-    run(server, config, given, step, train)
+    train_until_end(server, config, given, step, train)
 
 
 def graph() -> tuple[tf.Tensor, tf.Operation]:
@@ -53,7 +53,7 @@ def graph() -> tuple[tf.Tensor, tf.Operation]:
     return step, tf.train.GradientDescentOptimizer(0.01).minimize(loss, global_step=step)
 
 
-def run(
+def train_until_end(
     server: tf.train.Server, config: tf.ConfigProto, given: argparse.Namespace, step: tf.Tensor, train: tf.Operation
 ) -> None:
     """Worker 0 exits last, because its exit ends the job."""

@@ -1,13 +1,13 @@
 """`scripts/chaos`: one training on a real Mesos whose processes are killed."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from chaos.faults import CATALOGUE
+from kit.commands import run_program
 
 #: The most valuable ones; `scripts/chaos` without --faults does them all.
 FAULTS = ("worker", "scheduler", "agent")
@@ -16,34 +16,21 @@ FAULTS = ("worker", "scheduler", "agent")
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "chaos"
 
 
-@pytest.fixture
-def run():
-    """Run the script to its end; kill it if the test ends earlier."""
-    processes = []
-
-    def finish(*arguments):
-        command = [sys.executable, SCRIPT, *map(str, arguments)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        processes.append(process)
-        out, err = process.communicate(timeout=580)
-        return process.returncode, out, err
-
-    yield finish
-    for process in processes:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+def run_chaos(*arguments):
+    """Run the script to its end; return exit code, output and errors."""
+    done = run_program(sys.executable, SCRIPT, *arguments, timeout=580)
+    return done.returncode, done.stdout, done.stderr
 
 
 @pytest.mark.usefixtures("real_tensorflow")
 @pytest.mark.timeout(600)
-def test_training_survives_kills_and_leaves_nothing(run, tmp_path: Path) -> None:
+def test_training_survives_kills_and_leaves_nothing(tmp_path: Path) -> None:
     """It reaches its accuracy; each fault is healed, measured and reported.
 
     Slow: two trainings to their accuracy, one per store, each with three faults one after the other.
     """
     out = tmp_path / "reliability.md"
-    code, answer, err = run("--seed", 5, "--faults", ",".join(FAULTS), "--json", "--out", out)
+    code, answer, err = run_chaos("--seed", 5, "--faults", ",".join(FAULTS), "--json", "--out", out)
 
     assert 0 == code, err
     trainings = json.loads(answer)["trainings"]
@@ -58,19 +45,19 @@ def test_training_survives_kills_and_leaves_nothing(run, tmp_path: Path) -> None
     assert all(f"| {CATALOGUE[name].what}" in out.read_text() for name in FAULTS)
 
 
-def test_invalid_faults_and_options_are_reported_first(run, tmp_path: Path) -> None:
+def test_invalid_faults_and_options_are_reported_first(tmp_path: Path) -> None:
     path = tmp_path / "options.json"
     path.write_text(json.dumps({"service": {"command": "true"}, "worker": {"count": 1}}))
 
-    code, _, err = run("--faults", "worker,work,worker")
+    code, _, err = run_chaos("--faults", "worker,work,worker")
     assert 1 == code
     assert "unknown fault `work`; valid faults: worker, ps," in err
     assert "'worker' is given twice" in err
 
-    code, _, err = run("--seed", "1,two")
+    code, _, err = run_chaos("--seed", "1,two")
     assert 1 == code
     assert "--seed: `1,two`" in err
 
-    code, _, err = run(path)
+    code, _, err = run_chaos(path)
     assert 1 == code
     assert "service.job_url is to name a file" in err

@@ -6,7 +6,6 @@ import json
 import os
 import shlex
 import signal
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from containers.conftest import PLAIN, Containers, job
+from kit.commands import run_program
 from kit.waiting import wait_until
 from mesos_local.host import find_orphans
 from mesos_local.network import PLUGINS, cgroups_root
@@ -147,14 +147,7 @@ def test_machine_without_cni_gets_no_containers_and_the_reason(containers: Conta
     program = shlex.join([sys.executable, "-m", "tf_scheduler", "local"])
     hide = f"mount -t tmpfs none {PLUGINS}; {program} up --containers --dir own; {program} down --dir own"
 
-    done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", hide],
-        cwd=tmp_path,
-        env=containers.environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_program("unshare", "--mount", "sh", "-c", hide, cwd=tmp_path, env=containers.environment, check=True)
 
     reason = f"{PLUGINS}/bridge (Debian package containernetworking-plugins)"
     assert f"notice: no containers, because this machine lacks {reason}" in done.stderr.splitlines()

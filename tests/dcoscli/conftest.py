@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kit.commands import serving_dcos
+from kit.commands import run_program, serving_dcos
 from kit.shared import Shared
 from mesos_local.cluster import LocalCluster
 from spotless import no_framework_left
@@ -70,7 +70,7 @@ def _install(python: Path, home: Path, version: str) -> None:
     loose = [[*pip, "--no-deps", f"dcoscli=={version}", f"dcos=={version}"], [*pip, *_LOOSE]]
     packages = plain if python.name == "python3.6" and version not in _UNPINNED else loose
     for command in [[python, "-m", "venv", "--clear", home], *newest_pip, *packages]:
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        result = run_program(*command)
         if result.returncode != 0:
             pytest.skip(f"dcoscli {version} cannot be installed: {result.stderr.strip()[-300:]}")
     (home / "complete").touch()
@@ -99,16 +99,14 @@ def dcos(dcos_program: Path, url: str, tmp_path_factory: pytest.TempPathFactory)
 def runner(program: Path, url: str, home: Path) -> Dcos:
     """Function that runs the program, whose settings are in the folder `home`."""
 
-    def run(*arguments: object, _input: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run_dcos(*arguments: object, _input: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
         environment = {"PATH": os.environ["PATH"], "HOME": str(home), "LC_ALL": "C.UTF-8", "DCOS_URL": url}
-        return subprocess.run(
-            [program, *map(str, arguments)],
+        return run_program(
+            program,
+            *arguments,
             env={**environment, "PYTHONWARNINGS": "ignore", **variables},
             input=None if _input is None else _input.read_text(),
-            capture_output=True,
-            text=True,
             timeout=_PATIENCE,
-            check=False,
         )
 
-    return run
+    return run_dcos

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kit.commands import serving_dcos
-from kit.network import network_namespace
+from kit.commands import run_program, serving_dcos
+from kit.namespaces import network_namespace
 from kit.waiting import wait_until
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
@@ -63,14 +63,12 @@ class DcOs:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         paths = {"PATH": os.environ["PATH"], "HOME": str(self.home), "DCOS_DIR": str(self.home / "dcos")}
-        return subprocess.run(
-            [self.program, *arguments],
+        return run_program(
+            self.program,
+            *arguments,
             env={**paths, "LC_ALL": "C.UTF-8", "DCOS_URL": self.url, "PYTHONWARNINGS": "ignore"},
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
             timeout=PATIENCE,
-            check=False,
         )
 
     def install(self, name: str, *options: str) -> int:

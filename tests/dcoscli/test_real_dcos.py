@@ -18,7 +18,7 @@ import pytest
 import requests
 from click.testing import CliRunner
 
-from kit.commands import ENVIRONMENT
+from kit.commands import ENVIRONMENT, run_program
 from kit.waiting import PATIENCE, wait_until
 from mesos_local.master_api import read_status
 from tf_scheduler.cli.main import cli
@@ -206,19 +206,19 @@ def enter(dcos_program: Path, url: str, tmp_path: Path):
     }
     public = {"https://files.example.com": f"{url}/universe", "https://dcos.example.com": url, "build/bin/": "./"}
 
-    def run(line: str) -> str:
+    def enter_line(line: str) -> str:
         for text, local in public.items():
             line = line.replace(text, local)
 
         command = ["bash", "-c", line]
         deadline = time.monotonic() + PATIENCE
         while True:
-            done = subprocess.run(command, cwd=tmp_path, env=environment, input="yes\n", capture_output=True, text=True)
+            done = run_program(*command, cwd=tmp_path, env=environment, input="yes\n")
             if done.returncode == 0:
                 return done.stdout
             assert time.monotonic() < deadline, f"{line}: {done.stdout}{done.stderr}"
 
-    return run
+    return enter_line
 
 
 def test_on_a_cluster_installs_updates_and_ends(enter, tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ class Run:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Run]]:
+def start_job(tmp_path: Path) -> Iterator[Callable[..., Run]]:
     """Start runs with a shared folder, each with a local Mesos of its own."""
     with ExitStack() as stack:
 
@@ -109,13 +109,13 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Run]]:
         yield begin
 
 
-def test_lost_dispatcher_restarts_alone(start: Callable[..., Run], tmp_path: Path) -> None:
+def test_lost_dispatcher_restarts_alone(start_job: Callable[..., Run], tmp_path: Path) -> None:
     """The reader gets each element once; a second run reads all again."""
-    first = start("first")
+    first = start_job("first")
     first.kill_at(1000, "data-dispatcher-0")
     first.kill_at(2000, "data-dispatcher-0", executor=True)
     lines, launches = first.end()
-    second = start("second")
+    second = start_job("second")
     second.go()
     again, _ = second.end()
 
@@ -125,9 +125,9 @@ def test_lost_dispatcher_restarts_alone(start: Callable[..., Run], tmp_path: Pat
     assert 1 == len(list((tmp_path / "shared" / ".dcos-tensorflow" / "fed.journals").iterdir()))
 
 
-def test_lost_data_worker_costs_only_what_it_had(start: Callable[..., Run]) -> None:
+def test_lost_data_worker_costs_only_what_it_had(start_job: Callable[..., Run]) -> None:
     """TensorFlow delivers each element at most once: some were in its memory."""
-    run = start("run")
+    run = start_job("run")
     run.kill_at(1000, "data-worker-0")
     run.go()
     lines, launches = run.end()

@@ -172,15 +172,15 @@ def executor(tmp_path: Path) -> Iterator[Executor]:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Executor]]:
+def start_executor(tmp_path: Path) -> Iterator[Callable[..., Executor]]:
     """Return a function that starts executors of one agent, each with its own sandbox."""
     with ExitStack() as stack:
 
-        def run(name: str, *times: str, **environment: str) -> Executor:
+        def start_one(name: str, *times: str, **environment: str) -> Executor:
             (tmp_path / name).mkdir()
             return subscribed(tmp_path / name, stack, *times, **environment)
 
-        yield run
+        yield start_one
 
 
 @pytest.fixture(scope="module")

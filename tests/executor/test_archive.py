@@ -7,7 +7,6 @@ import io
 import os
 import stat
 import struct
-import subprocess
 import tarfile
 import tempfile
 import tracemalloc
@@ -24,6 +23,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from kit.commands import run_program
 from kit.http_server import HttpServer
 from tf_executor.user.archive import LIMITS, ArchiveError, ArchiveLimits, extract
 
@@ -180,14 +180,7 @@ def test_system_pythons_refuse_unsafe_archive(tmp_path: Path, folder: Path) -> N
     packed = tar(tmp_path / "job.tar", *bad)
     program = "import sys, pathlib, tf_executor.user.archive as a; a.extract(*map(pathlib.Path, sys.argv[1:]))"
     path = str(Path(__file__).parents[2] / "executor")
-    ran = subprocess.run(
-        ["/usr/bin/python3", "-B", "-c", program, packed, folder],
-        env={"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    ran = run_program("/usr/bin/python3", "-B", "-c", program, packed, folder, env={"PYTHONPATH": path}, timeout=60)
     assert HARD_LINKED in ran.stderr
     assert [] == [*folder.iterdir(), *(tmp_path / "beside").iterdir()]
 

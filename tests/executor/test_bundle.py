@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 import tf_executor
 import tf_scheduler
+from kit.commands import run_program
 from kit.interpreters import interpreters, library_path, output_of
 from tf_scheduler.cli.commands.package import executor
 from tf_scheduler.zipapp_builder import BundleError, build_bundle
@@ -21,24 +22,28 @@ from tf_scheduler.zipapp_builder import BundleError, build_bundle
 OTHER_PYTHONS = [path for path in interpreters(8, 14) if path.name != f"python3.{sys.version_info.minor}"]
 
 
-def run(bundle: Path, *arguments: str, python: Path | str = sys.executable, flags: tuple[str, ...] = ()) -> str:
+def run_bundle(bundle: Path, *arguments: str, python: Path | str = sys.executable, flags: tuple[str, ...] = ()) -> str:
     """Return the bundle's output, run without the project's packages."""
     return output_of([python, "-I", *flags, bundle, *arguments], bundle.parent)
 
 
 def test_bundle_runs_without_installation(bundle: Path) -> None:
     """Only with its own content and the standard library (no site-packages)."""
-    assert run(bundle, "--version", flags=("-S",)).startswith(f"tf_executor {tf_scheduler.__version__} on Python ")
+    assert run_bundle(bundle, "--version", flags=("-S",)).startswith(
+        f"tf_executor {tf_scheduler.__version__} on Python "
+    )
 
 
 @pytest.mark.parametrize("python", OTHER_PYTHONS, ids=lambda path: path.name)
 def test_bundle_runs_on_other_pythons(bundle: Path, python: Path) -> None:
     """The agent's Python need not be the one that built the bundle."""
-    assert f"on Python 3.{python.name.rpartition('.')[2]}." in run(bundle, "--version", python=python, flags=("-S",))
+    assert f"on Python 3.{python.name.rpartition('.')[2]}." in run_bundle(
+        bundle, "--version", python=python, flags=("-S",)
+    )
 
 
 def test_agent_without_mesos_variables_is_reported(bundle: Path) -> None:
-    result = subprocess.run([sys.executable, str(bundle)], env={}, capture_output=True, text=True, check=False)
+    result = run_program(sys.executable, bundle, env={})
     assert 2 == result.returncode
     assert "only a Mesos agent can start an executor" in result.stderr
 

@@ -40,7 +40,7 @@ def result(executor: Any, number: int = 1) -> ExecReport:
     return report
 
 
-def run(executor: Any, *command: str, **more: Any) -> ExecReport:
+def run_in_task(executor: Any, *command: str, **more: Any) -> ExecReport:
     request = a_request(*command, **more)
     send(executor, request.encode(KEY))
     return result(executor, int(request.id, 16))
@@ -103,7 +103,7 @@ def test_request_survives_its_encoding() -> None:
 
 def test_key_is_hidden_from_program(task: Any) -> None:
     assert "key" not in repr(a_payload(exec_key=KEY))
-    report = run(task, "env")
+    report = run_in_task(task, "env")
     assert KEY not in (report.stdout or "")
 
 
@@ -115,7 +115,7 @@ def test_replayed_and_forged_messages_run_nothing(task: Any) -> None:
     result(task)
     send(task, message)
     send(task, forged)
-    run(task, "true", number=3)
+    run_in_task(task, "true", number=3)
 
     assert "ran\n" == task.output("log")
     assert not (task.sandbox / EXEC_FOLDER / f"{2:032x}").exists()
@@ -136,7 +136,7 @@ def test_launch_without_key_ignores_commands(executor: Any) -> None:
 def test_command_has_surroundings_of_program(task: Any) -> None:
     program = "import os; print(os.getcwd(), os.environ['COLOUR'], 'TF_CONFIG' in os.environ, os.nice(0))"
     nice = os.getpriority(os.PRIO_PROCESS, 0) + 3
-    report = run(task, "python", "-c", program)
+    report = run_in_task(task, "python", "-c", program)
     assert ExecReport(0, stdout=f"{task.sandbox.resolve()} blue True {nice}\n", stderr="") == report
 
 
@@ -150,22 +150,22 @@ def test_command_has_surroundings_of_program(task: Any) -> None:
     ],
 )
 def test_output_and_exit_status_are_kept(task: Any, command: tuple[str, ...], expected: ExecReport) -> None:
-    assert expected == run(task, *command)
+    assert expected == run_in_task(task, *command)
 
 
 def test_long_output_is_cut(task: Any) -> None:
-    report = run(task, sys.executable, "-c", f"print('x' * {2 * MAX_EXEC_OUTPUT}); import sys; sys.exit(3)")
+    report = run_in_task(task, sys.executable, "-c", f"print('x' * {2 * MAX_EXEC_OUTPUT}); import sys; sys.exit(3)")
     assert (True, 3, MAX_EXEC_OUTPUT) == (report.cut, report.exit_code, len(report.stdout or ""))
 
 
 def test_secrets_are_hidden_in_output(executor: Any) -> None:
     executor.launch_running("exec sleep 3600", exec_key=KEY, environment={"PIN": "swordfish"}, secrets=("PIN",))
-    assert "*** " in (run(executor, "sh", "-c", 'echo "$PIN $PIN"').stdout or "")
+    assert "*** " in (run_in_task(executor, "sh", "-c", 'echo "$PIN $PIN"').stdout or "")
 
 
 def test_results_are_bounded(task: Any) -> None:
     for number in range(1, commands.MAX_KEPT + 4):
-        run(task, "true", number=number)
+        run_in_task(task, "true", number=number)
     left = sorted(path.name for path in (task.sandbox / EXEC_FOLDER).iterdir())
     assert [f"{number:032x}" for number in range(4, commands.MAX_KEPT + 4)] == left
 
@@ -173,7 +173,7 @@ def test_results_are_bounded(task: Any) -> None:
 def test_too_many_commands_at_once_are_refused(task: Any) -> None:
     for number in range(1, commands.MAX_RUNNING + 1):
         send(task, a_request("sleep", "3600", number=number).encode(KEY))
-    report = run(task, "true", number=99)
+    report = run_in_task(task, "true", number=99)
     assert ExecReport(error="4 commands run in this task already") == report
 
 
@@ -205,13 +205,13 @@ def child_of(executor: Any) -> int:
 
 
 def test_timeout_kills_the_whole_group(task: Any) -> None:
-    report = run(task, "sh", "-c", f"{FAMILY} wait", timeout=1.0)
+    report = run_in_task(task, "sh", "-c", f"{FAMILY} wait", timeout=1.0)
     assert ExecReport(timed_out=True, stdout="out\n", stderr="") == report
     wait_until(lambda: 1 == len(task.processes()))  # the program
 
 
 def test_background_processes_end_with_the_command(task: Any) -> None:
-    assert 0 == run(task, "sh", "-c", f"{FAMILY} until [ -s child ]; do sleep 0.01; done").exit_code
+    assert 0 == run_in_task(task, "sh", "-c", f"{FAMILY} until [ -s child ]; do sleep 0.01; done").exit_code
     wait_until(lambda: 1 == len(task.processes()))
 
 

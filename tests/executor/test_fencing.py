@@ -191,11 +191,11 @@ def test_simultaneous_frameworks_agree_on_one_winner(tmp_path: Path) -> None:
             for task in ("chief-0", "worker-0")
         }
 
-        def start(fence: FolderFence, barrier: threading.Barrier = barrier) -> None:
+        def start_together(fence: FolderFence, barrier: threading.Barrier = barrier) -> None:
             barrier.wait(10)
             fence.start(None)
 
-        threads = [threading.Thread(target=start, args=(fence,)) for fence, _ in fences.values()]
+        threads = [threading.Thread(target=start_together, args=(fence,)) for fence, _ in fences.values()]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -411,11 +411,11 @@ def launch(executor: Any, command: str, folder: Path | str, serial: int, at: flo
     )
 
 
-def test_older_program_gets_sigterm_and_its_grace_period(start: Start, tmp_path: Path) -> None:
+def test_older_program_gets_sigterm_and_its_grace_period(start_executor: Start, tmp_path: Path) -> None:
     """Its last checkpoint is whole."""
     folder = tmp_path / "ck"
     (folder / FOLDER).mkdir(parents=True)
-    old, new = (start(name, QUICK, MESOS_FRAMEWORK_ID=name) for name in ("old", "new"))
+    old, new = (start_executor(name, QUICK, MESOS_FRAMEWORK_ID=name) for name in ("old", "new"))
     save = f"sleep 1; echo saved > {folder}/saved; exit 143"
     launch(old, f"echo > {folder}/checkpoint; trap {shlex.quote(save)} TERM; sleep 3600 & wait", folder, 7, 7.0)
     old.states("TASK_STARTING", "TASK_RUNNING")
@@ -435,7 +435,7 @@ def test_older_program_gets_sigterm_and_its_grace_period(start: Start, tmp_path:
 
 
 @pytest.mark.parametrize("framework", ["same", "other"])
-def test_older_program_does_not_start(start: Start, tmp_path: Path, framework: str) -> None:
+def test_older_program_does_not_start(start_executor: Start, tmp_path: Path, framework: str) -> None:
     """A slow agent, and a framework whose folder another one has taken over."""
     folder = tmp_path / "ck"
     (folder / FOLDER).mkdir(parents=True)
@@ -443,7 +443,7 @@ def test_older_program_does_not_start(start: Start, tmp_path: Path, framework: s
     names = [folder / FOLDER / f"digits.{name}.json" for name in ("worker-0", "1")]
     for name in names:
         name.write_bytes(newer.encode())
-    old = start("old", MESOS_FRAMEWORK_ID="same")
+    old = start_executor("old", MESOS_FRAMEWORK_ID="same")
     launch(old, "echo ran", folder, 1, pre_command="echo prepared")
     status = old.states("TASK_STARTING", "TASK_KILLING", "TASK_FAILED")
     assert "newer" in status["message"]
@@ -464,9 +464,9 @@ def test_unusable_folder_does_not_stop_the_program(executor: Any) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start programs as another user")
 @pytest.mark.parametrize("is_link", [False, True])
-def test_file_is_written_as_the_program_user(start: Start, is_link: bool) -> None:
+def test_file_is_written_as_the_program_user(start_executor: Start, is_link: bool) -> None:
     """Not as root, whom an NFS server refuses, and whom a link could mislead."""
-    entry, executor = pwd.getpwnam("nobody"), start("t", QUICK)
+    entry, executor = pwd.getpwnam("nobody"), start_executor("t", QUICK)
     with tempfile.TemporaryDirectory() as name, tempfile.TemporaryDirectory() as forbidden:
         folder = Path(name)
         (folder / "checkpoint").touch()

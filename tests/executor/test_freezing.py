@@ -159,8 +159,8 @@ def test_stopped_program_is_named_and_replaced(executor: Any, program: str) -> N
     assert [] == executor.processes()
 
 
-def test_continued_program_is_healthy_again(start: Callable[..., Any]) -> None:
-    executor = start("t", "process.health.SAMPLE_INTERVAL=0.1", "process.health.FREEZE_REPORTED_AFTER=0.2")
+def test_continued_program_is_healthy_again(start_executor: Callable[..., Any]) -> None:
+    executor = start_executor("t", "process.health.SAMPLE_INTERVAL=0.1", "process.health.FREEZE_REPORTED_AFTER=0.2")
     executor.launch_ready("echo yes > ready; exec sleep 3600", frozen_after=20.0)
     (pid,) = wait_until(executor.processes)
     os.kill(pid, signal.SIGSTOP)

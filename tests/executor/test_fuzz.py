@@ -6,7 +6,6 @@ import gzip
 import io
 import os
 import stat
-import subprocess
 import sys
 import tarfile
 import warnings
@@ -19,7 +18,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from kit.commands import ENVIRONMENT
+from kit.commands import ENVIRONMENT, run_program
 from kit.fuzzing import BYTES, damaged, fuzz
 from kit.payloads import a_payload
 from kit.strange_mesos import Reply, StrangeMesos, answers, streams
@@ -140,17 +139,12 @@ def test_fuzz_agent_of_executor(tmp_path: Path) -> None:
             agent.script = [reply if b"\r\n\r\n" in reply.data else Reply(reply.data) for reply in replies]
             agent.script = [Reply(reply.data) if reply.ending == "hold" else reply for reply in agent.script]
             with TemporaryDirectory(dir=tmp_path) as sandbox:
-                run = subprocess.run(
-                    [sys.executable, "-m", "tf_executor"],
-                    env={**ENVIRONMENT, **variables(agent.address, sandbox)},
-                    cwd=sandbox,
-                    capture_output=True,
-                    timeout=30,
-                    check=False,
-                )
+                environment = {**ENVIRONMENT, **variables(agent.address, sandbox)}
+                command = [sys.executable, "-m", "tf_executor"]
+                run = run_program(*command, env=environment, cwd=sandbox, timeout=30, errors="replace")
                 log = Path(sandbox, "executor.log").read_text(errors="replace")
             assert run.returncode in (0, 1), log
-            assert "Traceback" not in log + run.stderr.decode(errors="replace"), log
+            assert "Traceback" not in log + run.stderr, log
 
         fuzz(check, st.lists(REPLIES, min_size=1, max_size=3), examples=5, shrink=False)
 

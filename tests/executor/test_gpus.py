@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from kit.commands import run_program
 from kit.payloads import a_payload
 from tf_executor.launch import gpus
 from tf_executor.launch.environment import stage_command
@@ -44,8 +45,8 @@ def agent(tmp_path: Path) -> Callable[..., dict[str, str]]:
 SHOW = 'echo "$CUDA_VISIBLE_DEVICES|$NVIDIA_VISIBLE_DEVICES|$TF_FORCE_GPU_ALLOW_GROWTH"'
 
 
-def test_tasks_of_host_get_different_gpus(start: Any, agent: Any) -> None:
-    first, second, third = (start(name, **agent()) for name in ("first", "second", "third"))
+def test_tasks_of_host_get_different_gpus(start_executor: Any, agent: Any) -> None:
+    first, second, third = (start_executor(name, **agent()) for name in ("first", "second", "third"))
     for executor, count in ((first, 2), (second, 1)):
         executor.launch_ready(f"{SHOW} > shown; echo ready > ready; sleep 3600", gpus=count, gpu_check=False)
     assert "GPU-aaaa,GPU-bbbb|GPU-aaaa,GPU-bbbb|true\n" == first.output("shown")
@@ -55,14 +56,14 @@ def test_tasks_of_host_get_different_gpus(start: Any, agent: Any) -> None:
     assert "the task needs 1 GPU, but other tasks use 3 of the host's 3" == status["message"]
     second.kill(grace=0.0)
     second.states("TASK_KILLING", "TASK_KILLED")
-    fourth = start("fourth", **agent())
+    fourth = start_executor("fourth", **agent())
     fourth.launch(SHOW, gpus=1, gpu_check=False)
     fourth.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
     assert "GPU-cccc|GPU-cccc|true\n" == fourth.output()
 
 
-def test_killed_executor_releases_gpu_locks(start: Any, agent: Any) -> None:
-    killed, other = start("killed", **agent()), start("other", **agent())
+def test_killed_executor_releases_gpu_locks(start_executor: Any, agent: Any) -> None:
+    killed, other = start_executor("killed", **agent()), start_executor("other", **agent())
     killed.launch("echo ready > ready; sleep 3600", gpus=3, gpu_check=False)
     killed.states("TASK_STARTING", "TASK_RUNNING")
     killed.await_file("ready")
@@ -80,22 +81,22 @@ def test_killed_executor_releases_gpu_locks(start: Any, agent: Any) -> None:
         ("echo 'driver is not loaded' >&2; exit 9", "nvidia-smi: exit code 9: driver is not loaded"),
     ],
 )
-def test_missing_gpus_fail_task(start: Any, agent: Any, script: str, reason: str) -> None:
-    executor = start("task", **agent(script))
+def test_missing_gpus_fail_task(start_executor: Any, agent: Any, script: str, reason: str) -> None:
+    executor = start_executor("task", **agent(script))
     executor.launch("true", gpus=2)
     assert reason == executor.states("TASK_STARTING", "TASK_FAILED")["message"]
 
 
-def test_missing_gpus_without_check_run_task(start: Any, agent: Any) -> None:
+def test_missing_gpus_without_check_run_task(start_executor: Any, agent: Any) -> None:
     """With gpu_check=false the program may run without its GPUs."""
-    executor = start("task", **agent("exit 9"))
+    executor = start_executor("task", **agent("exit 9"))
     executor.launch('echo "${CUDA_VISIBLE_DEVICES-unset}"', gpus=2, gpu_check=False)
     executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
     assert "unset\n" == executor.output()
 
 
-def test_hanging_driver_does_not_delay_kill(start: Any, agent: Any) -> None:
-    executor = start("task", **agent("echo ready > ready; exec sleep 3600"))
+def test_hanging_driver_does_not_delay_kill(start_executor: Any, agent: Any) -> None:
+    executor = start_executor("task", **agent("echo ready > ready; exec sleep 3600"))
     executor.launch("true", gpus=1)
     executor.states("TASK_STARTING")
     executor.await_file("ready")
@@ -104,16 +105,16 @@ def test_hanging_driver_does_not_delay_kill(start: Any, agent: Any) -> None:
     assert "stopped on request; the program had not started" == status["message"]
 
 
-def test_payload_devices_are_used(start: Any, agent: Any, tmp_path: Path) -> None:
-    executor = start("task", **agent())
+def test_payload_devices_are_used(start_executor: Any, agent: Any, tmp_path: Path) -> None:
+    executor = start_executor("task", **agent())
     executor.launch(SHOW, gpus=2, gpu_devices=["0", "3"], gpu_check=False)
     executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
     assert "0,3|0,3|true\n" == executor.output()
     assert not (tmp_path / "tools" / "asked").exists()
 
 
-def test_task_without_gpus_runs_no_nvidia_smi(start: Any, agent: Any, tmp_path: Path) -> None:
-    executor = start("task", **agent())
+def test_task_without_gpus_runs_no_nvidia_smi(start_executor: Any, agent: Any, tmp_path: Path) -> None:
+    executor = start_executor("task", **agent())
     executor.launch("true")
     executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
     assert not (tmp_path / "tools" / "asked").exists()
@@ -129,9 +130,9 @@ class test:
 """
 
 
-def test_gpu_check_with_all_gpus_passes(start: Any, agent: Any, tmp_path: Path) -> None:
+def test_gpu_check_with_all_gpus_passes(start_executor: Any, agent: Any, tmp_path: Path) -> None:
     environment = agent(tensorflow=TENSORFLOW.format(seen=2, cuda=True))
-    executor = start("task", **environment)
+    executor = start_executor("task", **environment)
     executor.launch("echo trained", gpus=2, environment={"PYTHONPATH": str(tmp_path / "tools")})
     executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
     assert "trained\n" == executor.output()
@@ -140,9 +141,11 @@ def test_gpu_check_with_all_gpus_passes(start: Any, agent: Any, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("cuda", "hint"), [(True, "see the messages of CUDA above"), (False, "this TensorFlow is built without CUDA")]
 )
-def test_gpu_check_with_missing_gpus_fails_task(start: Any, agent: Any, tmp_path: Path, cuda: bool, hint: str) -> None:
+def test_gpu_check_with_missing_gpus_fails_task(
+    start_executor: Any, agent: Any, tmp_path: Path, cuda: bool, hint: str
+) -> None:
     environment = agent(tensorflow=TENSORFLOW.format(seen=1, cuda=cuda))
-    executor = start("task", **environment)
+    executor = start_executor("task", **environment)
     executor.launch("echo trained", gpus=2, environment={"PYTHONPATH": str(tmp_path / "tools")})
     message = executor.states("TASK_STARTING", "TASK_FAILED")["message"]
     assert message.startswith("the GPU check failed: exit code 1; stderr: TensorFlow 2.99 sees 1 GPUs, expected 2")
@@ -167,12 +170,12 @@ class version:
     ("cuda", "hint"), [("13.0", "see the messages of CUDA above"), (None, "this PyTorch is built without CUDA")]
 )
 def test_gpu_check_asks_pytorch(
-    start: Any, agent: Any, tmp_path: Path, strategy: str, tensorflow: str, cuda: str | None, hint: str
+    start_executor: Any, agent: Any, tmp_path: Path, strategy: str, tensorflow: str, cuda: str | None, hint: str
 ) -> None:
     """If the strategy needs PyTorch, or TensorFlow is missing."""
     environment = agent(tensorflow=tensorflow)
     (tmp_path / "tools" / "torch.py").write_text(TORCH.format(seen=1, cuda=cuda))
-    executor = start("task", **environment)
+    executor = start_executor("task", **environment)
     executor.launch("true", gpus=2, strategy=strategy, environment={"PYTHONPATH": str(tmp_path / "tools")})
     message = executor.states("TASK_STARTING", "TASK_FAILED")["message"]
     assert message.startswith("the GPU check failed: exit code 1; stderr: PyTorch 2.98 sees 1 GPUs, expected 2")
@@ -180,11 +183,11 @@ def test_gpu_check_asks_pytorch(
 
 
 @pytest.mark.parametrize("torch", ["raise ImportError", TORCH.format(seen=2, cuda="13.0")])
-def test_gpu_check_passes_without_tensorflow(start: Any, agent: Any, tmp_path: Path, torch: str) -> None:
+def test_gpu_check_passes_without_tensorflow(start_executor: Any, agent: Any, tmp_path: Path, torch: str) -> None:
     """The program may use neither."""
     environment = agent(tensorflow="raise ImportError")
     (tmp_path / "tools" / "torch.py").write_text(torch)
-    executor = start("task", **environment)
+    executor = start_executor("task", **environment)
     executor.launch("echo trained", gpus=2, environment={"PYTHONPATH": str(tmp_path / "tools")})
     executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
     assert "trained\n" == executor.output()
@@ -208,7 +211,7 @@ def test_gpu_check_with_real_tensorflow() -> None:
 
     def check(gpus: int) -> subprocess.CompletedProcess[str]:
         line = stage_command(Stage.GPU_CHECK, a_payload(gpus=gpus), "")
-        return subprocess.run(["/bin/sh", "-c", line], env=environment, capture_output=True, text=True, check=False)
+        return run_program("/bin/sh", "-c", line, env=environment)
 
     good, bad = check(0), check(1)
     assert [0, 1] == [good.returncode, bad.returncode]

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from kit.commands import run_program
 from tf_executor.launch.environment import InterpreterError, find_interpreter
 
 
@@ -20,7 +20,7 @@ def fake_python(folder: Path, name: str) -> Path:
 
 def say_python(folders: tuple[str, ...], name: str = "python") -> str:
     environment = {"PATH": os.pathsep.join((*folders, os.environ["PATH"]))}
-    run = subprocess.run(["/bin/sh", "-c", name], env=environment, capture_output=True, text=True, check=True)
+    run = run_program("/bin/sh", "-c", name, env=environment, check=True)
     return run.stdout.strip()
 
 

@@ -119,10 +119,10 @@ def main(server, log_dir, context):
 
 
 @pytest.mark.usefixtures("real_tensorflow")
-def test_classic_job_trains_on_real_cluster(start: Any) -> None:
+def test_classic_job_trains_on_real_cluster(start_executor: Any) -> None:
     ps, worker = free_addresses(2)
     cluster = {"ps": [ps], "worker": [worker]}
-    tasks = {kind: start(kind) for kind in ("ps", "worker")}
+    tasks = {kind: start_executor(kind) for kind in ("ps", "worker")}
     for kind, executor in tasks.items():
         (executor.sandbox / "mnist.py").write_text(CLASSIC)
         executor.launch(

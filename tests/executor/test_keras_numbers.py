@@ -60,15 +60,15 @@ Train = Callable[..., list[Any]]
 
 
 @pytest.fixture
-def train(start: Any) -> Train:
+def train(start_executor: Any) -> Train:
     """Run the program in `workers` tasks; return their executors and the losses."""
 
-    def run(name: str, arguments: str, workers: int = 1, python: str = sys.executable, **fields: Any) -> list[Any]:
+    def train(name: str, arguments: str, workers: int = 1, python: str = sys.executable, **fields: Any) -> list[Any]:
         addresses = [f"127.0.0.1:{port}" for port in free_ports(workers)]
         variables = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_USE_LEGACY_KERAS": "1", **fields.pop("environment", {})}
         executors = []
         for index in range(workers):
-            executor = start(f"{name}-{index}")
+            executor = start_executor(f"{name}-{index}")
             (executor.sandbox / "train.py").write_text(PROGRAM)
             config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
             fields["tf_config"] = config if workers > 1 else {"cluster": {}}
@@ -78,7 +78,7 @@ def train(start: Any) -> Train:
             assert "TASK_FINISHED" == executor.end("TASK_STARTING", "TASK_RUNNING")["state"]
         return executors
 
-    return run
+    return train
 
 
 def log_of(executor: Any) -> tuple[dict[int, float], dict[int, float], float]:
@@ -174,10 +174,10 @@ json.dump(Times.times, open("log", "w"))
 
 
 @pytest.mark.usefixtures("real_tensorflow")
-def test_estimator_of_tensorflow_1_shows_its_steps(start: Any) -> None:
+def test_estimator_of_tensorflow_1_shows_its_steps(start_executor: Any) -> None:
     """Its first step within two seconds, and each loss that it prints."""
     need_tensorflow_1()
-    executor = start("estimator")
+    executor = start_executor("estimator")
     (executor.sandbox / "train.py").write_text(ESTIMATOR)
     variables = {"TF_CPP_MIN_LOG_LEVEL": "2"}
     executor.launch(

@@ -232,19 +232,16 @@ def output(folder: Path, limit: int = 1 << 20, backups: int = 1) -> Iterator[Out
 def test_output_is_copied_and_tail_is_kept(tmp_path: Path) -> None:
     data = b"".join(b"line %d\n" % number for number in range(100_000))
     with output(tmp_path) as stream:
-        run([sys.executable, "-c", "print(*['line %d' % n for n in range(100_000)], sep='\\n')"], stream.writer)
+        program = "print(*['line %d' % n for n in range(100_000)], sep='\\n')"
+        subprocess.run([sys.executable, "-c", program], stdout=stream.writer, check=True)
     assert data == (tmp_path / "stdout.1").read_bytes() + (tmp_path / "stdout").read_bytes()
     assert data[-TAIL_BYTES:] == stream.tail
-
-
-def run(command: list[str], stdout: int) -> None:
-    subprocess.run(command, stdout=stdout, check=True)
 
 
 def test_container_logger_pipe_is_used(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     stream = Output(tmp_path / "stdout", writer, 10, 1)
-    run(["echo", "hello"], stream.writer)
+    subprocess.run(["echo", "hello"], stdout=stream.writer, check=True)
     stream.finish(10.0)
     os.close(writer)
     with os.fdopen(reader, "rb") as file:
@@ -256,7 +253,8 @@ def test_full_disk_does_not_stop_program(tmp_path: Path) -> None:
     """/dev/full refuses every write."""
     with Path("/dev/full").open("wb", buffering=0) as full:
         stream = Output(tmp_path / "stdout", full.fileno(), 10, 1)
-        run([sys.executable, "-c", "print('x' * 5_000_000); print('end')"], stream.writer)
+        program = "print('x' * 5_000_000); print('end')"
+        subprocess.run([sys.executable, "-c", program], stdout=stream.writer, check=True)
         stream.finish(10.0)
     assert stream.tail.endswith(b"x\nend\n")
 

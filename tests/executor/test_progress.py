@@ -508,7 +508,7 @@ def test_status_update_contains_no_progress(executor: Any) -> None:
     assert {"exit_code": 0} == json.loads(base64.b64decode(status["data"]))
 
 
-def test_checkpoint_counts_when_it_is_written(start: Callable[..., Any], tmp_path: Path) -> None:
+def test_checkpoint_counts_when_it_is_written(start_executor: Callable[..., Any], tmp_path: Path) -> None:
     """A restart during the write would leave nothing to resume from."""
     program = """
 import os, time
@@ -520,7 +520,7 @@ with open(os.path.join(os.environ["CHECKPOINT_DIR"], "model.pt"), "w") as file:
 while not os.path.exists("enough"):
     time.sleep(0.01)
 """
-    executor = start("t", "progress.tracking.SAVE_INTERVAL=1.0")
+    executor = start_executor("t", "progress.tracking.SAVE_INTERVAL=1.0")
     (executor.sandbox / "train.py").write_text(program)
     executor.launch_running("python train.py", environment={"CHECKPOINT_DIR": str(tmp_path)})
     while (message := executor.await_message()).get("saves") is None:

@@ -279,13 +279,13 @@ def test_missing_interpreter_counts_as_missing_command(executor: Any) -> None:
     assert TaskEnd(127, error="no interpreter", cannot_start=True) == ending(status)
 
 
-def test_program_gets_default_signals(start: Any) -> None:
+def test_program_gets_default_signals(start_executor: Any) -> None:
     """As under nohup: ignored and blocked signals would be inherited."""
     odd = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD)
     before = {number: signal.signal(number, signal.SIG_IGN) for number in odd}
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, odd)
     try:
-        executor = start("odd")
+        executor = start_executor("odd")
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         for number, handler in before.items():

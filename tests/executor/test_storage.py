@@ -18,7 +18,9 @@ from typing import Any
 
 import pytest
 
+from kit.commands import processes, run_program
 from kit.http_server import HttpServer, QuietHandler
+from kit.namespaces import mount_namespace
 from kit.waiting import wait_until
 from tf_executor.user import fetch, storage
 from tf_executor.user.fetch import NO_PACKAGE, is_refused
@@ -386,11 +388,13 @@ def test_models_of_a_successful_program_have_their_own_names(task: Any, tmp_path
 # The processes as the executor starts them.
 
 
-def run(mode: str, settings: dict[str, Any], folder: Path, limits: str = ":") -> subprocess.CompletedProcess[str]:
+def run_storage(
+    mode: str, settings: dict[str, Any], folder: Path, limits: str = ":"
+) -> subprocess.CompletedProcess[str]:
     command = ["sh", "-c", f'{limits}; exec "$@"', "sh", sys.executable, "-m", "tf_executor.storage", mode]
     environment = {**os.environ, "PYTHONPATH": str(Path(storage.__file__).parents[2])}
     command.append(json.dumps(settings))
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return run_program(*command, cwd=folder, env=environment)
 
 
 @pytest.mark.parametrize(
@@ -405,7 +409,7 @@ def run(mode: str, settings: dict[str, Any], folder: Path, limits: str = ":") ->
 )
 def test_bring_explains_what_is_wrong(tmp_path: Path, url: str, code: int, message: str) -> None:
     """One line, in the first seconds of the task."""
-    result = run("bring", {**SETTINGS, "url": url, "task_id": "a", "launched_at": 1.0}, tmp_path)
+    result = run_storage("bring", {**SETTINGS, "url": url, "task_id": "a", "launched_at": 1.0}, tmp_path)
     assert (code, 1) == (result.returncode, len(result.stderr.splitlines()))
     assert result.stderr.startswith(f"storage: {url}: ")
     assert message in result.stderr
@@ -439,7 +443,7 @@ def test_bring_fails_finally_if_the_server_refuses(
         options = {"endpoint_url": address, "config_kwargs": {"retries": {"max_attempts": 1}}}
         url = f"s3://{'missing' if fault == 'bucket' else BUCKET}/run"
         settings = {**SETTINGS, "url": url, "task_id": "a", "launched_at": 1.0, "options": options}
-        result = run("bring", settings, tmp_path)
+        result = run_storage("bring", settings, tmp_path)
     assert code == result.returncode, result.stderr
     assert f"storage: {url}: {message}" in result.stderr
 
@@ -463,7 +467,7 @@ def test_restore_without_room_fails_the_task(task: Any, tmp_path: Path) -> None:
     (first.sandbox / "checkpoints" / "weights.pt").write_bytes(bytes(1 << 20))
     first.program.ended, first.program.is_orderly = 1.0, True
     first.round()
-    result = run("bring", {**first.settings, "task_id": "next"}, tmp_path, "ulimit -f 100")
+    result = run_storage("bring", {**first.settings, "task_id": "next"}, tmp_path, "ulimit -f 100")
     assert (1, False) == (result.returncode, (tmp_path / "checkpoints").exists())
     assert "File too large" in result.stderr
 
@@ -477,26 +481,16 @@ def test_messages_hide_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def carrying(task: Any) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Start `carry` of a task, as the executor does."""
-    processes: list[subprocess.Popen[str]] = []
+    with processes() as start:
 
-    def start(owner: Task, *prefix: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "tf_executor.storage", "carry", json.dumps(owner.settings)]
-        process = subprocess.Popen(
-            [*prefix, *command],
-            cwd=owner.sandbox,
-            env={**os.environ, "PYTHONPATH": str(Path(storage.__file__).parents[2])},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        processes.append(process)
-        return process
+        def carry(owner: Task, *prefix: str) -> subprocess.Popen[str]:
+            command = [*prefix, sys.executable, "-m", "tf_executor.storage", "carry", json.dumps(owner.settings)]
+            environment = {**os.environ, "PYTHONPATH": str(Path(storage.__file__).parents[2])}
+            pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
+            process: subprocess.Popen[str] = start(*command, cwd=owner.sandbox, env=environment, **pipes)
+            return process
 
-    yield start
-    for process in processes:
-        process.kill()
-        process.communicate()
+        yield carry
 
 
 def test_carry_uploads_while_the_program_runs_and_at_its_end(task: Any, carrying: Any) -> None:
@@ -519,9 +513,7 @@ set -e; cp -a "$1" "$1.old"; mount -t tmpfs -o size=1m none "$1"; cp -a "$1.old/
 @pytest.mark.parametrize("name", ["bucket", "writer"])
 def test_full_disk_costs_checkpoints_only(task: Any, carrying: Any, tmp_path: Path, name: str) -> None:
     """Of the storage or of the task; with room again, the rest is stored."""
-    private = ["unshare", "--mount", "--propagation", "private"]
-    if subprocess.run([*private, "mount", "-t", "tmpfs", "none", str(tmp_path)], capture_output=True).returncode:
-        pytest.skip("mounting in a mount namespace of its own needs root")
+    private = mount_namespace(tmp_path)
     writer = task("writer")
     writer.save(1)
     process = carrying(writer, *private, "sh", "-c", SMALL, "sh", str(tmp_path / name))
@@ -610,8 +602,8 @@ def carried(tmp_path: Path, **changes: Any) -> dict[str, Any]:
     return {"storage": storage_settings, "environment": {"CHECKPOINT_DIR": "file:///bucket"}, "kill_grace": 10.0}
 
 
-def test_task_stores_its_last_checkpoint_before_it_finishes(start: Any, tmp_path: Path, task: Any) -> None:
-    executor = start("task")
+def test_task_stores_its_last_checkpoint_before_it_finishes(start_executor: Any, tmp_path: Path, task: Any) -> None:
+    executor = start_executor("task")
     program = f"{SAVE}\nsave(5); assert folder == os.environ['LOG_DIR'] == os.path.abspath('checkpoints')"
     executor.launch('python -c "$CODE"', **with_code(carried(tmp_path), program))
     status = executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING", "TASK_RUNNING", "TASK_FINISHED")
@@ -619,23 +611,23 @@ def test_task_stores_its_last_checkpoint_before_it_finishes(start: Any, tmp_path
     assert checkpoint(5) == content(task("reader").sandbox / "checkpoints")
 
 
-def test_task_stores_what_a_stopped_program_saves(start: Any, tmp_path: Path, task: Any) -> None:
+def test_task_stores_what_a_stopped_program_saves(start_executor: Any, tmp_path: Path, task: Any) -> None:
     """The program saves in its grace period, while its shell is gone."""
-    executor = start("task")
+    executor = start_executor("task")
     program = f"{SAVE}\nimport signal\nsignal.signal(15, lambda *_: (time.sleep(1), save(6), os._exit(143)))"
     program += "\nopen('ready', 'w').write('1')\nwhile True: time.sleep(1)"
     executor.launch('python -c "$CODE"; true', **with_code(carried(tmp_path, every=60), program))
     executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING")
     executor.await_file("ready")
-    wait_until(lambda: b"tf_executor.storage" in processes(executor))
+    wait_until(lambda: b"tf_executor.storage" in command_lines(executor))
     executor.kill(grace=30)
     executor.states("TASK_KILLING", "TASK_KILLED")
     assert checkpoint(6) == content(task("reader").sandbox / "checkpoints")
 
 
-def test_killed_program_leaves_its_last_whole_checkpoint(start: Any, tmp_path: Path, task: Any) -> None:
+def test_killed_program_leaves_its_last_whole_checkpoint(start_executor: Any, tmp_path: Path, task: Any) -> None:
     """As the kernel does without memory."""
-    executor = start("task")
+    executor = start_executor("task")
     program = f"{SAVE}\nsave(7); open(folder + '/half.h5', 'w').write('half'); os.kill(os.getpid(), 9)"
     executor.launch('exec python -c "$CODE"', **with_code(carried(tmp_path), program))
     status = executor.end("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING", "TASK_RUNNING")
@@ -643,13 +635,13 @@ def test_killed_program_leaves_its_last_whole_checkpoint(start: Any, tmp_path: P
     assert checkpoint(7) == content(task("reader").sandbox / "checkpoints")
 
 
-def test_restore_that_fails_gives_only_its_reason(start: Any, tmp_path: Path) -> None:
+def test_restore_that_fails_gives_only_its_reason(start_executor: Any, tmp_path: Path) -> None:
     """TensorFlow, which is imported to learn its file systems, writes several lines."""
     package = tmp_path / "packages" / "tensorflow"
     package.mkdir(parents=True)
     noise = "import os\nos.write(2, b'I0000 00:00:1795 oneDNN custom operations are on\\n')\nraise ImportError"
     (package / "__init__.py").write_text(noise)
-    executor = start("task")
+    executor = start_executor("task")
     fields = carried(tmp_path, url="what://bucket/run", mode="auto")
     fields["environment"] = {**fields["environment"], "PYTHONPATH": str(package.parent)}
     executor.launch("true", **fields)
@@ -659,8 +651,8 @@ def test_restore_that_fails_gives_only_its_reason(start: Any, tmp_path: Path) ->
     assert "oneDNN" in (executor.sandbox / "stderr").read_text()
 
 
-def test_task_fails_before_its_program_without_storage(start: Any, tmp_path: Path) -> None:
-    executor = start("task")
+def test_task_fails_before_its_program_without_storage(start_executor: Any, tmp_path: Path) -> None:
+    executor = start_executor("task")
     executor.launch("echo started > started", **carried(tmp_path, url="what://bucket/run"))
     status = executor.states("TASK_STARTING", "TASK_STARTING", "TASK_FAILED")
     failed = f"the restore of checkpoints failed: exit code {NO_PACKAGE}"
@@ -670,9 +662,9 @@ def test_task_fails_before_its_program_without_storage(start: Any, tmp_path: Pat
     assert not (tmp_path / "task" / "started").exists()
 
 
-def test_task_reports_that_checkpoints_are_not_stored(start: Any, tmp_path: Path) -> None:
+def test_task_reports_that_checkpoints_are_not_stored(start_executor: Any, tmp_path: Path) -> None:
     """Until they are stored again: operators do not read each output."""
-    executor, folder = start("task"), tmp_path / "bucket" / "run" / ".carried"
+    executor, folder = start_executor("task"), tmp_path / "bucket" / "run" / ".carried"
     program = f"{SAVE}\nnumber = 0\nwhile True: number += 1; save(number); time.sleep(0.1)"
     executor.launch('exec python -c "$CODE"', **with_code(carried(tmp_path), program))
     executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING")
@@ -692,9 +684,9 @@ def test_task_reports_that_checkpoints_are_not_stored(start: Any, tmp_path: Path
         pass
 
 
-def test_task_reports_a_carrier_that_ends(start: Any, tmp_path: Path) -> None:
+def test_task_reports_a_carrier_that_ends(start_executor: Any, tmp_path: Path) -> None:
     """Its own log says so, too, but is read after the job only."""
-    executor = start("task")
+    executor = start_executor("task")
     executor.launch("sleep 3600", **carried(tmp_path))
     executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING")
     wait_until(lambda: carriers(executor))
@@ -706,10 +698,10 @@ def test_task_reports_a_carrier_that_ends(start: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("role", "is_reported"), [("scratch", False), ("writer", True)])
 def test_stop_that_kills_the_carrier_is_reported_for_a_writer(
-    start: Any, tmp_path: Path, role: str, is_reported: bool
+    start_executor: Any, tmp_path: Path, role: str, is_reported: bool
 ) -> None:
     """Other tasks store nothing that could be lost."""
-    executor = start("task")
+    executor = start_executor("task")
     executor.launch("trap '' TERM; sleep 3600 & while true; do wait; done", **carried(tmp_path, role=role))
     executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING")
     wait_until(lambda: carriers(executor))
@@ -718,9 +710,9 @@ def test_stop_that_kills_the_carrier_is_reported_for_a_writer(
     assert is_reported is any("carrier ended" in str(item.get("storage_error")) for item in executor.messages)
 
 
-def test_task_stores_its_last_checkpoint_after_a_carrier_fails(start: Any, tmp_path: Path, task: Any) -> None:
+def test_task_stores_its_last_checkpoint_after_a_carrier_fails(start_executor: Any, tmp_path: Path, task: Any) -> None:
     """Nothing stored it later, and the task succeeded."""
-    executor = start("task")
+    executor = start_executor("task")
     program = f"{SAVE}\nopen('go').read(); save(5); open(folder + '/young.h5', 'w').write('whole')"
     os.mkfifo(executor.sandbox / "go")
     executor.launch('exec python -c "$CODE"', **with_code(carried(tmp_path, every=60), program))
@@ -736,9 +728,9 @@ def test_task_stores_its_last_checkpoint_after_a_carrier_fails(start: Any, tmp_p
 
 
 @pytest.mark.parametrize("is_stored", [True, False])
-def test_task_counts_only_checkpoints_in_the_storage(start: Any, tmp_path: Path, is_stored: bool) -> None:
+def test_task_counts_only_checkpoints_in_the_storage(start_executor: Any, tmp_path: Path, is_stored: bool) -> None:
     """A resize that waits for a checkpoint restarts all workers from the storage."""
-    executor, folder = start("task"), f"{tmp_path}/bucket/run/.carried"
+    executor, folder = start_executor("task"), f"{tmp_path}/bucket/run/.carried"
     program = f'{SAVE}\ndef report(step):\n  values = \'{{"step": %d, "_time": %f}}\\n\' % (step, time.monotonic())'
     program += "\n  open(os.environ['TF_EXECUTOR_PROGRESS'], 'w').write(values)\n"
     if not is_stored:
@@ -751,9 +743,9 @@ def test_task_counts_only_checkpoints_in_the_storage(start: Any, tmp_path: Path,
     assert expected == tuple(executor.messages[-1].get(key) for key in ("step", "saved_step", "saves"))
 
 
-def test_newer_launch_ends_the_task(start: Any, tmp_path: Path, task: Any) -> None:
+def test_newer_launch_ends_the_task(start_executor: Any, tmp_path: Path, task: Any) -> None:
     """An agent was cut off, or two services have one URL."""
-    executor = start("task")
+    executor = start_executor("task")
     executor.launch("sleep 3600", service="first", **carried(tmp_path))
     executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING")
     task("newer", service="second")
@@ -774,6 +766,6 @@ def carriers(executor: Any) -> list[int]:
     return [pid for pid, line in lines.items() if b"tf_executor.storage\0carry" in line]
 
 
-def processes(executor: Any) -> bytes:
+def command_lines(executor: Any) -> bytes:
     """Command lines of the task's processes."""
     return b"".join(Path(f"/proc/{pid}/cmdline").read_bytes() for pid in executor.processes())

@@ -51,10 +51,10 @@ def launch(executor: Any, tmp_path: Path, python: str, killed_in: int) -> None:
 
 
 @pytest.mark.parametrize("version", ["2.15", "2.21"])
-def test_model_fit_resumes_from_stored_backup(start: Any, tmp_path: Path, version: str) -> None:
+def test_model_fit_resumes_from_stored_backup(start_executor: Any, tmp_path: Path, version: str) -> None:
     """Keras 3 writes weights and epoch to two files, in place; Keras 2 a checkpoint."""
     python = str(tensorflow_2_15(tmp_path / "2.15") / "python") if version == "2.15" else sys.executable
-    first, second = start("first"), start("second")
+    first, second = start_executor("first"), start_executor("second")
     launch(first, tmp_path, python, killed_in=3)
     first.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING")
     wait_until(lambda: "storage: stored" in first.output().partition("epoch 3")[2])

@@ -17,6 +17,7 @@ import pytest
 
 from jobs import PATIENCE, gone
 from kit.commands import ENVIRONMENT
+from kit.namespaces import mount_namespace
 from tf_executor.process import temporary
 from tf_executor.process.watchdog_process import remove_folder
 
@@ -47,9 +48,9 @@ def test_all_stages_share_private_folder(executor: Any) -> None:
 
 
 @pytest.mark.parametrize("end", ["failure", "kill", "kill of the executor", "loss of the agent"])
-def test_folder_is_removed_at_any_end(start: Any, agents: Path, end: str) -> None:
+def test_folder_is_removed_at_any_end(start_executor: Any, agents: Path, end: str) -> None:
     """If the executor is killed, its watchdog removes the folder."""
-    executor = start("task", TMPDIR=str(agents))
+    executor = start_executor("task", TMPDIR=str(agents))
     last = "exit 3" if end == "failure" else "exec sleep 3600"
     executor.launch_running(f'{LITTER} echo "$TMPDIR" > ready; {last}')
     folder = Path(executor.await_file("ready").strip())
@@ -66,22 +67,22 @@ def test_folder_is_removed_at_any_end(start: Any, agents: Path, end: str) -> Non
     assert gone(folder)
 
 
-def test_orphaned_folders_are_removed(start: Any, agents: Path) -> None:
+def test_orphaned_folders_are_removed(start_executor: Any, agents: Path) -> None:
     """The agent may kill an executor with its watchdog. Folders in use stay."""
     left, lock = temporary.make_locked_folder(agents, "tf-task-")
     used, _ = temporary.make_locked_folder(agents, "tf-task-")
     (left / "file").touch()
     (agents / "tf-other").mkdir()
     os.close(lock)
-    executor = start("task", TMPDIR=str(agents))
+    executor = start_executor("task", TMPDIR=str(agents))
     executor.launch("true")
     executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
     assert gone(left)
     assert {used, agents / "tf-other"} <= set(agents.iterdir())
 
 
-def test_user_tmpdir_is_kept(start: Any, agents: Path) -> None:
-    executor = start("task", TMPDIR=str(agents))
+def test_user_tmpdir_is_kept(start_executor: Any, agents: Path) -> None:
+    executor = start_executor("task", TMPDIR=str(agents))
     (executor.sandbox / "mine").mkdir()
     executor.launch(f'echo "$TMPDIR"; ls {agents}', environment={"TMPDIR": "mine"})
     executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
@@ -89,8 +90,8 @@ def test_user_tmpdir_is_kept(start: Any, agents: Path) -> None:
     assert (executor.sandbox / "mine").exists()
 
 
-def test_program_runs_without_folder(start: Any, agents: Path) -> None:
-    executor = start("task", TMPDIR=f"{agents}/none")
+def test_program_runs_without_folder(start_executor: Any, agents: Path) -> None:
+    executor = start_executor("task", TMPDIR=f"{agents}/none")
     executor.launch('echo "$TMPDIR"')
     executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
     assert f"{agents}/none\n" == executor.output()
@@ -217,9 +218,7 @@ remove_folder(full)
 
 def test_mounts_are_kept(full: Path, tmp_path: Path) -> None:
     """For example a data set, bound from elsewhere on the same file system."""
-    private = ["unshare", "--mount", "--propagation", "private"]
-    if subprocess.run([*private, "mount", "-t", "tmpfs", "none", str(tmp_path)], capture_output=True).returncode:
-        pytest.skip("mounting in a mount namespace of its own needs root")
+    private = mount_namespace(tmp_path)
     others = tmp_path / "others"
     others.mkdir(mode=0o755)
     (others / "file").touch()

@@ -25,7 +25,7 @@ def library(tmp_path: Path) -> Path:
     return around_environment.write_user_package(str(tmp_path))
 
 
-def run(python: Path | str, library: Path, program: str, **environment: str) -> str:
+def output_with_package(python: Path | str, library: Path, program: str, **environment: str) -> str:
     """Return the output of a program whose PYTHONPATH is only the user package."""
     variables = {"PYTHONPATH": str(library), "PYTHONDONTWRITEBYTECODE": "1", **environment}
     return output_of([python, "-S", "-W", "error", "-c", program], library, **variables)
@@ -44,7 +44,7 @@ try:
 except ImportError as error:
     print(type(error).__name__)
 """
-    assert "2\n{'a': 1}\nImportError\n" == run(python, library, program, TF_EXECUTOR_GPUS="2")
+    assert "2\n{'a': 1}\nImportError\n" == output_with_package(python, library, program, TF_EXECUTOR_GPUS="2")
 
 
 @pytest.mark.parametrize("python", PYTHONS, ids=lambda path: path.name)
@@ -52,7 +52,9 @@ def test_report_writes_json_to_pipe(library: Path, python: Path) -> None:
     pipe = around_environment.make_pipe(library)
     reader = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
     try:
-        run(python, library, "import tf_executor; tf_executor.report(step=7)", TF_EXECUTOR_PROGRESS=str(pipe))
+        output_with_package(
+            python, library, "import tf_executor; tf_executor.report(step=7)", TF_EXECUTOR_PROGRESS=str(pipe)
+        )
         assert 7 == json.loads(os.read(reader, 100))["step"]
     finally:
         os.close(reader)
@@ -72,7 +74,7 @@ def test_job_runs_and_makes_log_folder(library: Path, python: Path) -> None:
         "LOG_DIR": str(library / "logs"),
     }
     program = "import os; from tf_executor import job; job.run(dict(os.environ))"
-    assert "None logs {'rate': 0.5}\n" == run(python, library, program, **variables)
+    assert "None logs {'rate': 0.5}\n" == output_with_package(python, library, program, **variables)
     assert (library / "logs").is_dir()
 
 
@@ -84,7 +86,7 @@ import tf_executor, tf_executor.devices, tf_executor.data_service, tf_executor.j
 tf_executor.report(step=1)
 print(tf_executor.devices.get_num_gpus(), tf_executor.logdir())
 """
-    assert f"0 {tmp_path}/logs\n" == run(
+    assert f"0 {tmp_path}/logs\n" == output_with_package(
         sys.executable, SOURCE.parents[1], f"import os; os.chdir({str(tmp_path)!r})" + program
     )
 

@@ -7,14 +7,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jobs import PATIENCE, options, wait_for
-from kit.commands import ENVIRONMENT, run_command
+from kit.commands import ENVIRONMENT, processes, run_command
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
 from mesos_local.cluster import LocalCluster
 
@@ -44,20 +43,17 @@ class PrintingScheduler:
 
 
 @pytest.fixture
-def start(local_cluster: LocalCluster, tmp_path: Path) -> Iterator[tuple[Callable[[], PrintingScheduler], str]]:
+def schedulers(local_cluster: LocalCluster, tmp_path: Path) -> Iterator[tuple[Callable[[], PrintingScheduler], str]]:
     """Start schedulers of one service; its tasks write files to `checkpoints`."""
     checkpoints = tmp_path / "checkpoints"
     checkpoints.mkdir()
     path = options(tmp_path, COMMAND, service={"checkpoint_dir": str(checkpoints), "failover_timeout": 600})
-    with ExitStack() as stack:
-        zookeeper = stack.enter_context(ZooKeeperEnsemble())
+    with ZooKeeperEnsemble() as zookeeper, processes() as start_program:
         state = f"zk://{zookeeper.addresses}/frameworks?session_timeout=3"
 
         def launch() -> PrintingScheduler:
             command = [sys.executable, "-u", str(SCHEDULER), str(path), local_cluster.master.address, state]
-            process = stack.enter_context(subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True))
-            stack.callback(process.kill)
-            return PrintingScheduler(process)
+            return PrintingScheduler(start_program(*command, env=ENVIRONMENT))
 
         yield launch, state
 
@@ -68,10 +64,10 @@ def stored(state: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_standby_takes_over_tasks(start, tmp_path: Path, how) -> None:
+def test_standby_takes_over_tasks(schedulers, tmp_path: Path, how) -> None:
     """A killed or frozen leader is replaced: same framework, each task started once."""
     checkpoints = tmp_path / "checkpoints"
-    launch, state = start
+    launch, state = schedulers
     first = launch()
     first.until("leads")
     second = launch()

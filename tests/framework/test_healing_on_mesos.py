@@ -93,7 +93,7 @@ def cluster(real_mesos: None, module_servers: SharedServers) -> LocalCluster:
 
 
 @pytest.fixture
-def start(cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[[ServiceSpec], Watched]]:
+def start_service(cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[[ServiceSpec], Watched]]:
     """Start services; stop those that still run at the end."""
     with ExitStack() as stack:
         yield lambda spec: Watched(stack, spec, cluster.master.address, tmp_path / "state.db")
@@ -106,14 +106,14 @@ def a_service(*jobs: Any, **options: Any) -> ServiceSpec:
 
 
 @pytest.fixture
-def watched(start: Callable[[ServiceSpec], Watched], tmp_path: Path) -> Watched:
+def watched(start_service: Callable[[ServiceSpec], Watched], tmp_path: Path) -> Watched:
     """A ps and two workers; worker-1 first has no server, the evaluator falls silent."""
     (tmp_path / "server.py").write_text(SERVER)
     serve = f"exec {sys.executable} {tmp_path}/server.py {{port}}"
     first = f'[ "$TASK_NAME" = worker-1 ] && mkdir {tmp_path}/started-1 2>/dev/null'
     silent = f"mkdir {tmp_path}/started-2 && echo once && exec sleep 1000; while :; do echo again; sleep 0.1; done"
     small = {"needs": needs(0.1, 64), "kill_grace": 1.0}
-    return start(
+    return start_service(
         a_service(
             a_job(JobKind.PS, 1, command=serve, **small),
             a_job(JobKind.WORKER, 2, command=f"{first} && echo waits for data && exec sleep 1000; {serve}", **small),
@@ -123,13 +123,13 @@ def watched(start: Callable[[ServiceSpec], Watched], tmp_path: Path) -> Watched:
     )
 
 
-def test_stopped_worker_is_named_and_replaced(start: Callable[[ServiceSpec], Watched], tmp_path: Path) -> None:
+def test_stopped_worker_is_named_and_replaced(start_service: Callable[[ServiceSpec], Watched], tmp_path: Path) -> None:
     """Mesos and its peer see nothing wrong: it is in state TASK_RUNNING."""
     (tmp_path / "server.py").write_text(SERVER)
     serve = f"echo $$ > {tmp_path}/$TASK_NAME; exec {sys.executable} {tmp_path}/server.py {{port}}"
     small = {"needs": needs(0.1, 64), "kill_grace": 1.0}
     jobs = (a_job(JobKind.WORKER, 2, command=serve, frozen_after=4.0, **small),)
-    watched = start(a_service(*jobs, strategy=Strategy.MULTI_WORKER_MIRRORED))
+    watched = start_service(a_service(*jobs, strategy=Strategy.MULTI_WORKER_MIRRORED))
     first, peer = watched.joined(WORKER_1), watched.joined(TaskName("worker-0"))
 
     os.kill(int((tmp_path / "worker-1").read_text()), signal.SIGSTOP)
@@ -215,7 +215,7 @@ def runs(state: SchedulerState, count: int) -> bool:
     return len(statuses) == count and all(status and status.state is TaskState.RUNNING for status in statuses)
 
 
-def test_collective_training_leaves_drained_agent(cluster, start, tmp_path: Path) -> None:
+def test_collective_training_leaves_drained_agent(cluster, start_service, tmp_path: Path) -> None:
     """The drained worker saves a checkpoint; two of three train on; a restart adds it."""
     save = f"trap 'sleep 2; echo saved > {tmp_path}/checkpoint; exit 143' TERM"
     command = (
@@ -226,7 +226,9 @@ def test_collective_training_leaves_drained_agent(cluster, start, tmp_path: Path
     # Each needs an agent of its own.
     job = a_job(JobKind.WORKER, 3, needs=needs(1.5, 64), command=command, kill_grace=60.0, min_count=2)
     recovery = RecoveryPolicy(shrink_after=4.0)
-    service = start(a_service(job, strategy=Strategy.MULTI_WORKER_MIRRORED, recovery=recovery, hold_seconds=1.0))
+    service = start_service(
+        a_service(job, strategy=Strategy.MULTI_WORKER_MIRRORED, recovery=recovery, hold_seconds=1.0)
+    )
     state = service.until(lambda state: runs(state, 3))
     wait_until((tmp_path / "worker-2.ready").exists)
     drained = state.stored.tasks[TaskName("worker-2")]
@@ -246,11 +248,11 @@ def test_collective_training_leaves_drained_agent(cluster, start, tmp_path: Path
     assert [3, 3, 3] == [workers_of(tmp_path, task) for task in ("worker-0", "worker-1", "worker-2")]
 
 
-def test_task_that_returns_too_late_is_killed(cluster, start, tmp_path: Path) -> None:
+def test_task_that_returns_too_late_is_killed(cluster, start_service, tmp_path: Path) -> None:
     """An agent exceeds its timeout: the task is relaunched on another and stays there."""
     job = a_job(JobKind.WORKER, 1, needs=needs(0.1, 64), command=f"echo $$ >> {tmp_path}/programs; exec sleep 1000")
     recovery = RecoveryPolicy(unreachable_timeout=1.0)
-    service = start(a_service(job, strategy=Strategy.INDEPENDENT, recovery=recovery))
+    service = start_service(a_service(job, strategy=Strategy.INDEPENDENT, recovery=recovery))
     first = service.until(lambda state: runs(state, 1)).stored.tasks[TaskName("worker-0")]
     agent = cluster.agents[first.hostname]
     freeze(agent)
@@ -270,13 +272,13 @@ def test_task_that_returns_too_late_is_killed(cluster, start, tmp_path: Path) ->
     assert second.id == service.state.stored.tasks[TaskName("worker-0")].id
 
 
-def test_job_end_waits_for_agent_of_replaced_task(cluster, start, tmp_path: Path) -> None:
+def test_job_end_waits_for_agent_of_replaced_task(cluster, start_service, tmp_path: Path) -> None:
     """A Mesos 1.11 master aborts if an executor of a removed framework ends."""
     first_only = f"mkdir {tmp_path}/first 2>/dev/null && echo $$ > {tmp_path}/program && exec sleep 1000"
     command = f"{first_only}; until [ -e {tmp_path}/end ]; do sleep 0.1; done"
     job = a_job(JobKind.WORKER, 1, needs=needs(0.1, 64), command=command, kill_grace=1.0)
     recovery = RecoveryPolicy(unreachable_timeout=1.0)
-    service = start(a_service(job, strategy=Strategy.INDEPENDENT, recovery=recovery))
+    service = start_service(a_service(job, strategy=Strategy.INDEPENDENT, recovery=recovery))
     first = service.until(lambda state: runs(state, 1)).stored.tasks[TaskName("worker-0")]
     wait_until(lambda: (tmp_path / "program").exists() and (tmp_path / "program").read_text())
     agent, program = cluster.agents[first.hostname], Path("/proc", (tmp_path / "program").read_text().strip())
@@ -322,13 +324,13 @@ def workers_of(folder: Path, task: str) -> int:
     ],
     ids=["silent", "refused by Mesos"],
 )
-def test_task_without_restarts_left_ends_job(start, tmp_path: Path, options, ends, starts, why) -> None:
+def test_task_without_restarts_left_ends_job(start_service, tmp_path: Path, options, ends, starts, why) -> None:
     """By its restart policy, or as Mesos would refuse it again; the result says why."""
     log = tmp_path / "starts"
     log.touch()
     command = f"echo started >> {log}; {ends.replace('starts', str(log))}"
     job = a_job(JobKind.WORKER, 1, needs=needs(0.1, 64), command=command)
-    service = start(a_service(job, strategy=Strategy.INDEPENDENT, **options))
+    service = start_service(a_service(job, strategy=Strategy.INDEPENDENT, **options))
 
     state = service.until(lambda state: state.process.finished)
 

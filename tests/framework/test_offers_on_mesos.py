@@ -66,7 +66,7 @@ def _runs(state: SchedulerState, name: str) -> bool:
 
 
 @pytest.fixture
-def start(cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[..., Watched]]:
+def start_service(cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[..., Watched]]:
     """Start services; stop those that still run at the end."""
     with ExitStack() as stack:
         yield lambda spec: launched(stack, spec, cluster, tmp_path)
@@ -92,9 +92,9 @@ def operate(cluster: LocalCluster, kind: str, **content: Any) -> dict[str, Any]:
     return master_api.call(cluster.master.address, kind, **({kind.lower(): content} if content else {}))
 
 
-def test_gpu_and_cpu_workers_form_one_job_on_mesos(start) -> None:
+def test_gpu_and_cpu_workers_form_one_job_on_mesos(start_service) -> None:
     """GPU workers share the GPU agent, others avoid it. No GPU devices are involved."""
-    service = start(
+    service = start_service(
         a_service(
             a_job(JobKind.PS, 1, needs=HALF, command=FOREVER),
             workers(1, section="worker"),
@@ -108,9 +108,9 @@ def test_gpu_and_cpu_workers_form_one_job_on_mesos(start) -> None:
     assert ["worker-0", "worker-1", "worker-2"] == sorted(name for name in hosts if name.startswith("worker"))
 
 
-def test_service_without_gpus_gets_no_gpu_offers(start) -> None:
+def test_service_without_gpus_gets_no_gpu_offers(start_service) -> None:
     """The master offers it only to frameworks with the GPU capability."""
-    service = start(a_service(workers(1, needs=needs(cpus=64))))
+    service = start_service(a_service(workers(1, needs=needs(cpus=64))))
 
     state = service.until(lambda state: len(state.session.pending.get("worker-0", ())) == 4)
 
@@ -124,9 +124,9 @@ def test_service_without_gpus_gets_no_gpu_offers(start) -> None:
         (Constraint("weight", Operator.IS, "2"), {"a-1", "a-2"}),
     ],
 )
-def test_master_applies_offer_constraints(start, constraint, offered) -> None:
+def test_master_applies_offer_constraints(start_service, constraint, offered) -> None:
     """The master applies the offer constraints, except those on numbers."""
-    service = start(a_service(workers(2, needs=needs(cpus=64), constraints=(constraint,))))
+    service = start_service(a_service(workers(2, needs=needs(cpus=64), constraints=(constraint,))))
 
     state = service.until(lambda state: state.process.evaluations and state.session.pending)
 
@@ -134,12 +134,12 @@ def test_master_applies_offer_constraints(start, constraint, offered) -> None:
     assert offered == listed
 
 
-def test_two_competing_services_both_complete(start) -> None:
+def test_two_competing_services_both_complete(start_service) -> None:
     """Each needs two of the three agents; when the first ends, the other runs."""
     large = needs(cpus=0.8, mem=128)
     job = {"needs": large, "constraints": (Constraint("hostname", Operator.UNIQUE),)}
     rivals = [
-        start(a_service(workers(2, BRIEFLY, **job), name=name, strategy=Strategy.MULTI_WORKER_MIRRORED))
+        start_service(a_service(workers(2, BRIEFLY, **job), name=name, strategy=Strategy.MULTI_WORKER_MIRRORED))
         for name in ("one", "two")
     ]
 
@@ -149,11 +149,11 @@ def test_two_competing_services_both_complete(start) -> None:
     assert ["succeeded", "succeeded"] == [rival.state.stored.result.verdict.value for rival in rivals]
 
 
-def test_agent_that_joins_late_completes_gang(cluster, start) -> None:
+def test_agent_that_joins_late_completes_gang(cluster, start_service) -> None:
     """Without it nothing is launched, and offers of other agents are declined."""
     cluster.agents["b-1"].stop()
     try:
-        service = start(a_service(workers(3, constraints=(Constraint("hostname", Operator.UNIQUE),))))
+        service = start_service(a_service(workers(3, constraints=(Constraint("hostname", Operator.UNIQUE),))))
         service.until(lambda state: state.process.offer_round.failures >= 1)
         assert not service.state.stored.tasks
     finally:
@@ -163,9 +163,9 @@ def test_agent_that_joins_late_completes_gang(cluster, start) -> None:
     assert {"a-1", "a-2", "b-1"} == set(service.until_running().values())
 
 
-def test_task_moves_before_maintenance_window(cluster, start) -> None:
+def test_task_moves_before_maintenance_window(cluster, start_service) -> None:
     """The inverse offer is accepted; the task moves, and its first agent stays unused."""
-    service = start(a_service(workers(1)))
+    service = start_service(a_service(workers(1)))
     ((_, host),) = service.until_running().items()
     first = service.state.stored.tasks["worker-0"].id
     machine = {"hostname": host, "ip": "127.0.0.1"}
@@ -181,9 +181,9 @@ def test_task_moves_before_maintenance_window(cluster, start) -> None:
         operate(cluster, "UPDATE_MAINTENANCE_SCHEDULE", schedule={"windows": []})
 
 
-def test_task_moves_from_draining_agent(cluster, start) -> None:
+def test_task_moves_from_draining_agent(cluster, start_service) -> None:
     """Mesos kills it with its own reason, not as a failure; it moves to another agent."""
-    service = start(a_service(workers(1)))
+    service = start_service(a_service(workers(1)))
     ((_, host),) = service.until_running().items()
     first = service.state.stored.tasks["worker-0"]
     agent = {"agent_id": {"value": first.agent_id}}
@@ -196,7 +196,7 @@ def test_task_moves_from_draining_agent(cluster, start) -> None:
         operate(cluster, "REACTIVATE_AGENT", **agent)
 
 
-def test_gang_beyond_quota_waits_for_raise(cluster, start) -> None:
+def test_gang_beyond_quota_waits_for_raise(cluster, start_service) -> None:
     """The role's quota is one cpu: offers stop there, and the reasons say so."""
 
     def limit(cpus: float) -> None:
@@ -205,7 +205,7 @@ def test_gang_beyond_quota_waits_for_raise(cluster, start) -> None:
 
     limit(1.0)
     try:
-        service = start(a_service(workers(2, needs=needs(0.8, 128))))
+        service = start_service(a_service(workers(2, needs=needs(0.8, 128))))
         state = service.until(lambda state: state.process.offer_round.failures >= 1)
         assert not state.stored.tasks
         limit(2.0)

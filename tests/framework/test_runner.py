@@ -65,7 +65,7 @@ class Journal:
             self.runner.put(TornDown)
 
 
-def run(journal, *script):
+def run_service(journal, *script):
     """Run a service over a script of event makers, each called with the current state."""
     runner = Runner(restore(SPEC, journal), journal, clock=lambda: 1000.0, new_id=lambda: "id")
     journal.runner = runner
@@ -98,7 +98,7 @@ def test_service_from_start_to_end():
     """State is stored before the call that depends on it; the loop ends with TEARDOWN."""
     journal = Journal()
 
-    final = run(journal, *SCRIPT)
+    final = run_service(journal, *SCRIPT)
 
     assert Verdict.SUCCEEDED is final.stored.result.verdict
     assert journal.entries == [
@@ -123,7 +123,7 @@ def test_failed_transaction_sends_no_calls(fail_at):
     journal = Journal(fail_at=fail_at)
 
     with pytest.raises(StoreUnavailableError):
-        run(journal, *SCRIPT)
+        run_service(journal, *SCRIPT)
 
     assert journal.entries[-1] == ("stop", ())
     assert fail_at == len(journal.entries) - 1, "after the failing transaction nothing happened but stop"
@@ -132,7 +132,7 @@ def test_failed_transaction_sends_no_calls(fail_at):
 def test_next_scheduler_continues():
     """Stored: framework id, launches, statuses, result."""
     journal = Journal()
-    run(
+    run_service(
         journal,
         subscribed,
         offers,
@@ -189,7 +189,7 @@ def test_observers_see_every_decision_after_its_calls():
 def test_acknowledgement_follows_stored_status():
     """For every update of the script above."""
     journal = Journal()
-    run(journal, *SCRIPT)
+    run_service(journal, *SCRIPT)
 
     stored = 0
     for kind, what in journal.entries:
@@ -226,10 +226,10 @@ def test_queued_updates_are_stored_together():
 def test_finished_service_does_not_connect():
     """Mesos would refuse the removed framework, or register another one without an id."""
     journal = Journal()
-    run(journal, *SCRIPT)
+    run_service(journal, *SCRIPT)
     journal.entries.clear()
 
-    final = run(journal)
+    final = run_service(journal)
 
     assert (True, []) == (final.process.finished, journal.entries)
 

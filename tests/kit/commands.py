@@ -31,10 +31,16 @@ def command_line(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "tf_scheduler", *map(str, arguments)]
 
 
+def run_program(*command: object, **settings: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end; `settings` are those of subprocess.run."""
+    defaults: dict[str, Any] = {"capture_output": True, "text": True, "check": False}
+    return subprocess.run([str(word) for word in command], **{**defaults, **settings})
+
+
 def run_command(*arguments: object, **settings: Any) -> subprocess.CompletedProcess[str]:
     """Run `dcos-tensorflow ARGUMENTS` to its end, without standard input."""
-    defaults: dict[str, Any] = {"env": ENVIRONMENT, "stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
-    return subprocess.run(command_line(*arguments), check=False, **{**defaults, "timeout": PATIENCE, **settings})
+    defaults: dict[str, Any] = {"env": ENVIRONMENT, "stdin": subprocess.DEVNULL, "timeout": PATIENCE}
+    return run_program(*command_line(*arguments), **{**defaults, **settings})
 
 
 @contextmanager

@@ -11,6 +11,8 @@ from mesos_local.cluster import LocalCluster
 from mesos_local.host import PROC, ProcessId, find_orphans
 from mesos_local.network import SYSTEM_PATH, cgroups_root, inside
 
+from .commands import run_program
+
 #: Retransmissions of a packet before its connection fails; those that Linux allows take about 15 minutes.
 _FEW, _USUAL = 4, 15
 _GROUPS = Path("/sys/fs/cgroup")
@@ -63,7 +65,7 @@ def missing_netem() -> str:
     """Return why this machine cannot delay packets; empty if it can."""
     command = ["unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = run_program(*command)
     except FileNotFoundError as error:
         return str(error)
     return f"the kernel has no netem: {done.stderr.strip().rstrip('.')}" if done.returncode else ""

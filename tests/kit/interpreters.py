@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from .commands import run_program
 
 
 def interpreters(oldest: int, newest: int) -> list[Path]:
@@ -22,13 +23,13 @@ def interpreters(oldest: int, newest: int) -> list[Path]:
 
 
 def _runs(python: Path) -> bool:
-    return subprocess.run([python, "-V"], capture_output=True, check=False).returncode == 0
+    return run_program(python, "-V").returncode == 0
 
 
 def output_of(command: Sequence[str | Path], folder: Path, **environment: str) -> str:
     """Return the output of a successful, silent command with PATH and variables."""
     variables = {"PATH": os.environ["PATH"], **environment}
-    result = subprocess.run(command, env=variables, cwd=folder, capture_output=True, text=True, check=False)
+    result = run_program(*command, env=variables, cwd=folder)
     assert (0, "") == (result.returncode, result.stderr)
     return result.stdout
 

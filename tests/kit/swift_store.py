@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from kit.commands import run_program
 from kit.lanes import require_real
 from kit.waiting import wait_until
 from mesos_local.host import free_ports
@@ -104,7 +105,7 @@ class SwiftStore:
         disk = f"r1z1-127.0.0.1:{self._ports[name]}/disk"
         for arguments in (["create", "4", "1", "0"], ["add", disk, "1"], ["rebalance"]):
             command = [sys.executable, _program("swift-ring-builder"), builder, *arguments]
-            subprocess.run(command, check=True, capture_output=True, cwd=self._folder)
+            run_program(*command, check=True, cwd=self._folder)
 
 
 def _program(name: str) -> str:

@@ -85,12 +85,12 @@ def joined(*names: str) -> tuple[Step, ...]:
 def running(*names: str) -> Step:
     """These tasks run; without names: all launched tasks that do not run yet."""
 
-    def run(world: World) -> None:
+    def report_running(world: World) -> None:
         for name, task in world.mesos.live().items():
             if task.state is not TaskState.RUNNING and (not names or name in names):
                 world.mesos.report(task.launch.record.id, TaskState.RUNNING)
 
-    return _step(f"running {' '.join(names) or 'all'}", run)
+    return _step(f"running {' '.join(names) or 'all'}", report_running)
 
 
 def killed(*names: str) -> Step:

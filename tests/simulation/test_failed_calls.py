@@ -47,7 +47,7 @@ def launches(world: World) -> list[Launch]:
     return [launch for call in world.calls_of(Accept) for launch in call.launches]
 
 
-def run(world: World) -> list[TaskName]:
+def await_running(world: World) -> list[TaskName]:
     """Wait until every task runs; return the names of new launches."""
     world.decisions.clear()
     pass_time(world, 60.0)
@@ -70,7 +70,7 @@ def test_launches_of_failed_accept_end_immediately(details: Details) -> None:
     assert accept.offer_ids in [call.offer_ids for call in world.calls_of(Decline)]
     assert {} == world.mesos.tasks
 
-    run(world)
+    await_running(world)
     assert {} == world.state.stored.agent_failures
     assert not [item for item in world.state.stored.recoveries.values() if item.failures]
 
@@ -85,7 +85,7 @@ def test_unanswered_accept_that_mesos_took_is_not_repeated() -> None:
     names = {launch.record.id for launch in launches(world)}
     assert names in [set(call.tasks) for call in world.calls_of(Reconcile)]
     assert names == set(world.mesos.tasks)
-    assert [] == run(world)
+    assert [] == await_running(world)
     assert names == set(world.mesos.tasks)
 
 
@@ -98,7 +98,7 @@ def test_unanswered_accept_that_was_lost_is_repeated() -> None:
     (accept,) = world.calls_of(Accept)
     assert accept.offer_ids in [call.offer_ids for call in world.calls_of(Decline)]
     assert {TaskState.GONE} == {world.state.status(name).state for name in NAMES}
-    assert sorted(NAMES) == run(world)
+    assert sorted(NAMES) == await_running(world)
 
 
 def test_refused_accept_of_old_connection_changes_nothing_else() -> None:
@@ -154,5 +154,5 @@ def test_all_calls_refused_for_a_minute_do_no_harm() -> None:
     world.failing = lambda _: None
     world.disconnect()
     world.register()
-    run(world)
+    await_running(world)
     assert len(NAMES) == len(world.mesos.tasks)

@@ -12,7 +12,7 @@ import pytest
 from asgi_client import ask
 from builders import a_spec, a_status
 from kit.api import ServiceLoop, a_record, registered
-from kit.commands import SchedulerCommand
+from kit.commands import SchedulerCommand, run_program
 from kit.fuzzing import ROUNDS
 from kit.memory_store import MemoryStore
 from kit.waiting import wait_until
@@ -120,7 +120,7 @@ def assert_agrees(folder: Path, port: int, phases: str, seed: int, *options: str
     command = [PROGRAM, "--config-file", file, "run", *where, "--checks=all", f"--phases={phases}", f"--seed={seed}"]
     variables = {**os.environ, "NO_COLOR": "1"}
     command += ["--continue-on-failure", *options]
-    result = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
+    result = run_program(*command, cwd=folder, env=variables)
     print(result.stdout)
     assert 0 == result.returncode, f"repeat with FUZZ_SEED={seed}\n{result.stdout}{result.stderr}"
 

@@ -2,12 +2,14 @@
 
 import os
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from jobs import PATIENCE
 from kit.commands import ENVIRONMENT, command_line, processes
+from kit.invocation import invoke_main
 from tf_scheduler.cli.main import main
 
 
@@ -27,7 +29,7 @@ def without_dcos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def start():
+def start_process():
     """Start a command as a process, which is killed at the end of the test."""
     with processes() as start_program:
 
@@ -48,11 +50,11 @@ def closed():
 
 
 @pytest.fixture
-def run(start):
+def run_process(start_process):
     """Run a command as a process; return exit code, output and error output."""
 
     def finish(*arguments):
-        process = start(*arguments)
+        process = start_process(*arguments)
         out, err = process.communicate(timeout=PATIENCE)
         return process.returncode, out, err
 
@@ -60,11 +62,11 @@ def run(start):
 
 
 @pytest.fixture
-def succeed(run):
+def succeed(run_process):
     """Run a command as a process, which must succeed; return its output."""
 
     def finish(*arguments):
-        code, out, err = run(*arguments)
+        code, out, err = run_process(*arguments)
         assert 0 == code, err
         return out
 
@@ -74,10 +76,4 @@ def succeed(run):
 @pytest.fixture
 def invoke(capsys: pytest.CaptureFixture[str]):
     """Run a command in this process; return exit code, output and error output."""
-
-    def call(*arguments):
-        with pytest.raises(SystemExit) as ended:
-            main([*map(str, arguments)])
-        return int(ended.value.code or 0), *capsys.readouterr()
-
-    return call
+    return partial(invoke_main, main, capsys)

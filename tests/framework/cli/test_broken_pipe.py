@@ -39,12 +39,12 @@ def test_open_stream_gets_all_output(closed) -> None:
 
 
 @pytest.mark.usefixtures("real_mesos")
-def test_job_with_closed_output_continues(start, tmp_path: Path, state_folder: Path, closed) -> None:
+def test_job_with_closed_output_continues(start_process, tmp_path: Path, state_folder: Path, closed) -> None:
     """For `2>&1 | head -1` or a full disk: exit code, history and result are complete."""
     command = WORKER_0.format("echo there >> $CHECKPOINT_DIR/there; exit 3")
     path = options(tmp_path, command, restart={"max_failures": 1, "backoff": 0})
 
-    process = start("local", "run", path, "--report", tmp_path / "page.html", stdout=closed, stderr=closed)
+    process = start_process("local", "run", path, "--report", tmp_path / "page.html", stdout=closed, stderr=closed)
 
     assert 1 == process.wait(PATIENCE)
     (record,) = RunDatabase(state_folder / "history.db").runs()

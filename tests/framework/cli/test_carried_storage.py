@@ -130,9 +130,11 @@ def stored_step(s3: S3Server) -> int:
     return int(label.rpartition("-")[2])
 
 
-def test_training_resumes_from_bucket_on_another_agent(start: Any, cluster: Any, s3: S3Server, tmp_path: Path) -> None:
+def test_training_resumes_from_bucket_on_another_agent(
+    start_process: Any, cluster: Any, s3: S3Server, tmp_path: Path
+) -> None:
     """TensorFlow 2.21 cannot read s3://. The program is killed, then its agent."""
-    process = start("local", "run", options(tmp_path, s3))
+    process = start_process("local", "run", options(tmp_path, s3))
     wait_until(lambda: stored_step(s3) > 5)
     (first,) = programs(cluster)
     os.kill(first, signal.SIGKILL)
@@ -159,25 +161,27 @@ def test_training_resumes_from_bucket_on_another_agent(start: Any, cluster: Any,
 
 
 def test_lost_bucket_is_reported_until_it_is_back(
-    start: Any, run: Any, cluster: Any, s3: S3Server, tmp_path: Path
+    start_process: Any, run_process: Any, cluster: Any, s3: S3Server, tmp_path: Path
 ) -> None:
     """By health and by an event: the training itself continues."""
-    process = start("local", "run", options(tmp_path, s3))
+    process = start_process("local", "run", options(tmp_path, s3))
     wait_until(lambda: stored_step(s3) > 0)
     wait_until(lambda: is_bucket_removed(s3), ignore=s3.client.exceptions.ClientError)
-    wait_until(lambda: "worker-0: checkpoints are not stored: " in run("health")[1])
+    wait_until(lambda: "worker-0: checkpoints are not stored: " in run_process("health")[1])
     s3.client.create_bucket(Bucket=BUCKET)
-    wait_until(lambda: "worker-0: checkpoints are stored again" in run("events")[1])
-    assert "checkpoints are not stored" not in run("health")[1]
+    wait_until(lambda: "worker-0: checkpoints are stored again" in run_process("events")[1])
+    assert "checkpoints are not stored" not in run_process("health")[1]
     (tmp_path / "end").touch()
     out, err = process.communicate(timeout=PATIENCE)
     assert 0 == process.returncode, out + err
     assert f"finished at {stored_step(s3)}\n" in list(outputs(cluster).values())[-1]
 
 
-def test_checkpoints_that_were_never_stored_warn(start: Any, cluster: Any, s3: S3Server, tmp_path: Path) -> None:
+def test_checkpoints_that_were_never_stored_warn(
+    start_process: Any, cluster: Any, s3: S3Server, tmp_path: Path
+) -> None:
     """The training has succeeded, but a later job would start before its end."""
-    process = start("local", "run", options(tmp_path, s3))
+    process = start_process("local", "run", options(tmp_path, s3))
     wait_until(lambda: stored_step(s3) > 0)
     wait_until(lambda: is_bucket_removed(s3), ignore=s3.client.exceptions.ClientError)
     wait_until(lambda: "checkpoints are not stored: " in "".join(errors(cluster)))
@@ -210,10 +214,10 @@ def resumed(cluster: LocalCluster) -> list[list[int]]:
 
 
 def test_workers_resume_from_one_checkpoint_with_its_accuracy(
-    start: Any, cluster: Any, s3: S3Server, tmp_path: Path
+    start_process: Any, cluster: Any, s3: S3Server, tmp_path: Path
 ) -> None:
     """Worker 1 with variables of another epoch would spoil the model."""
-    process = start("local", "run", options(tmp_path, s3, workers=2))
+    process = start_process("local", "run", options(tmp_path, s3, workers=2))
     wait_until(lambda: stored_step(s3) > 5)
     os.kill(chief(cluster)[0], signal.SIGKILL)
     wait_until(lambda: [1, 1] == [len(epochs) for epochs in resumed(cluster)])
@@ -254,7 +258,7 @@ def holders_of(secret: str, folder: Path) -> list[str]:
     ],
 )
 def test_wrong_bucket_or_key_ends_the_job_before_its_program(
-    start: Any,
+    start_process: Any,
     cluster: Any,
     s3: S3Server,
     tmp_path: Path,
@@ -265,7 +269,7 @@ def test_wrong_bucket_or_key_ends_the_job_before_its_program(
 ) -> None:
     secret = secret or s3.secret
     monkeypatch.setenv("MY_S3_SECRET", secret)
-    out, err = start("local", "run", options(tmp_path, s3, bucket)).communicate(timeout=PATIENCE)
+    out, err = start_process("local", "run", options(tmp_path, s3, bucket)).communicate(timeout=PATIENCE)
     assert f"storage: s3://{bucket}/run: {message}" in out + err
     assert "each launch would fail in this way" in out + err
     assert len(outputs(cluster)) <= len(cluster.agents)

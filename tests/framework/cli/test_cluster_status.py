@@ -30,14 +30,14 @@ STATUS = ClusterStatus("127.0.0.1:5050", "127.0.0.1:2181", AGENTS, TASKS, FRAMEW
 def printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     """Print STATUS on a terminal with `columns`; None: not a terminal."""
 
-    def run(columns: int | None) -> str:
+    def status_text(columns: int | None) -> str:
         if columns is not None:
             monkeypatch.setenv("COLUMNS", str(columns))
             monkeypatch.setattr(local, "screen", ColourScreen)
         local.print_status(STATUS)
         return capsys.readouterr().out
 
-    return run
+    return status_text
 
 
 @pytest.mark.parametrize("columns", [20, 40, 60, 80, 100])

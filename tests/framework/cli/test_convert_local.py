@@ -7,13 +7,12 @@ import os
 import pty
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from kit.commands import command_line
+from kit.commands import command_line, run_program
 from own_runtimes import need_torch
 
 TFJOB = """
@@ -98,7 +97,7 @@ distributed.destroy_process_group()
     ],
 )
 def test_converted_file_runs_without_an_edit(
-    run, tmp_path: Path, file: str, content: str, program: str, path: str, arguments: tuple[str, ...]
+    run_process, tmp_path: Path, file: str, content: str, program: str, path: str, arguments: tuple[str, ...]
 ) -> None:
     """With any program, or its folder, for the one in the image, and exit code 0."""
     if program is TORCH:
@@ -109,12 +108,14 @@ def test_converted_file_runs_without_an_edit(
         (tmp_path / source).write_text(program if "mnist" in source else "")
     target = tmp_path / "options.json"
 
-    code, out, err = run("convert", tmp_path / file, "--local", "--program", tmp_path / path, *arguments, "-o", target)
+    code, out, err = run_process(
+        "convert", tmp_path / file, "--local", "--program", tmp_path / path, *arguments, "-o", target
+    )
     assert 0 == code, err
     assert f"next: dcos-tensorflow local run {target}" == out.splitlines()[-1]
     assert "reduced to fit this machine" in err or program is TORCH
     assert "keeps its default" not in err
-    done = run("local", "run", target)
+    done = run_process("local", "run", target)
 
     assert 0 == done[0], done[1] + done[2]
 
@@ -172,7 +173,7 @@ def test_terminal_asks_for_the_program(tmp_path: Path, job: str, answers: str, e
     master, slave = pty.openpty()
     try:
         os.write(master, answers.encode())
-        done = subprocess.run(command, stdin=slave, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+        done = run_program(*command, stdin=slave, cwd=tmp_path, timeout=60)
     finally:
         os.close(master)
         os.close(slave)

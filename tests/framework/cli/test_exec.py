@@ -30,29 +30,29 @@ def test_command_runs_in_task_on_mesos(tmp_path: Path, local_cluster) -> None:
     def ask(*arguments: str, token: str = "w") -> CompletedProcess[str]:
         return run_command(*arguments, env={**ENVIRONMENT, "DCOS_TENSORFLOW_URL": url, "DCOS_TENSORFLOW_TOKEN": token})
 
-    def run(*command: str, token: str = "w") -> CompletedProcess[str]:
+    def execute(*command: str, token: str = "w") -> CompletedProcess[str]:
         return ask("exec", "--timeout", "20", "worker-0", "--", *command, token=token)
 
     log = (tmp_path / "log").open("a")
     process = service.start(log, READING="r", WRITING="w")
     try:
         wait_until(lambda: service.request("/v1/plans/deploy", token="r").status == 200)
-        done = run("python", "-c", PROGRAM)
+        done = execute("python", "-c", PROGRAM)
         assert (0, "") == (done.returncode, done.stderr)
         folder, nice = ask("logs", "worker-0").stdout.split()
         lines = [f"{folder} 0 worker blue {nice}", "(100, 200) False"]
         assert lines == done.stdout.splitlines()
 
-        done = run("sh", "-c", "echo out; echo err >&2; exit 7")
+        done = execute("sh", "-c", "echo out; echo err >&2; exit 7")
         assert (7, "out\n", "err\n") == (done.returncode, done.stdout, done.stderr)
-        assert 139 == run("sh", "-c", "kill -11 $$").returncode
-        done = run("no-such-program")
+        assert 139 == execute("sh", "-c", "kill -11 $$").returncode
+        done = execute("no-such-program")
         assert (127, True) == (done.returncode, "not found" in done.stderr)
         done = ask("exec", "--timeout", "1", "worker-0", "--", "sh", "-c", "echo some; sleep 1000 & wait")
         assert (124, "some\n", True) == (done.returncode, done.stdout, "killed after 1 s" in done.stderr)
-        assert "1000" not in run("sh", "-c", "ps -o args= -s $(ps -o sid= -p $$)").stdout
-        assert run(sys.executable, "-c", "print('x' * 600_000)").stdout == "x" * (1 << 19)
-        done = run("true", token="r")
+        assert "1000" not in execute("sh", "-c", "ps -o args= -s $(ps -o sid= -p $$)").stdout
+        assert execute(sys.executable, "-c", "print('x' * 600_000)").stdout == "x" * (1 << 19)
+        done = execute("true", token="r")
         assert (1, True) == (done.returncode, "has read access only" in done.stderr)
         assert (1, True) == ((done := ask("exec", "worker-9", "--", "true")).returncode, "worker-9" in done.stderr)
 
@@ -60,7 +60,7 @@ def test_command_runs_in_task_on_mesos(tmp_path: Path, local_cluster) -> None:
         service.change(executor={"python": sys.executable, "exec": False})
         process = service.start(log, READING="r", WRITING="w")
         wait_until(lambda: service.request("/v1/plans/deploy", token="r").status == 200)
-        done = run("true")
+        done = execute("true")
         assert (1, True) == (done.returncode, "option executor.exec" in done.stderr)
 
         service.end(process)

@@ -54,7 +54,7 @@ def executors(cluster):
 
 
 @pytest.fixture
-def run_files(run, tmp_path: Path, cluster):
+def run_files(run_process, tmp_path: Path, cluster):
     """Run a job; return exit code, output, and the executors that it launched."""
 
     def run_files(service, executor=None, worker=None):
@@ -64,7 +64,7 @@ def run_files(run, tmp_path: Path, cluster):
         path = options(tmp_path, "python train.py", **sections)
         document = json.loads(path.read_text())
         path.write_text(json.dumps({**document, "service": {**document["service"], **service}}))
-        code, out, err = run("local", "run", path, "--dir", cluster.directory)
+        code, out, err = run_process("local", "run", path, "--dir", cluster.directory)
         return code, out + err, [each for each in executors(cluster) if each["id"] not in before]
 
     return run_files
@@ -178,7 +178,7 @@ def with_volumes(folder: Path, command: str, *volumes: dict[str, str]) -> Path:
     return path
 
 
-def test_volumes_are_linked(run, tmp_path: Path, cluster) -> None:
+def test_volumes_are_linked(run_process, tmp_path: Path, cluster) -> None:
     """A cluster's file runs on a laptop, where Mesos refuses volumes."""
     host = tmp_path / "host"
     host.mkdir()
@@ -191,24 +191,24 @@ def test_volumes_are_linked(run, tmp_path: Path, cluster) -> None:
         {"host_path": str(host), "container_path": str(host)},
     )
 
-    code, out, err = run("local", "run", path, "--dir", cluster.directory)
+    code, out, err = run_process("local", "run", path, "--dir", cluster.directory)
 
     assert 0 == code, out + err
     assert f"volumes.0.mode: RO is not enforced: the volume is a link, and tasks may write to {host}" in err
     assert ("a b", f"    worker-0 | {host}") == ((host / "copy").read_text(), out.splitlines()[1])
 
 
-def test_missing_volume_never_launches(run, tmp_path: Path, cluster) -> None:
+def test_missing_volume_never_launches(run_process, tmp_path: Path, cluster) -> None:
     before = len(executors(cluster))
     path = with_volumes(tmp_path, "true", {"host_path": str(tmp_path / "none"), "container_path": "data"})
 
-    code, _, err = run("local", "run", path, "--dir", cluster.directory)
+    code, _, err = run_process("local", "run", path, "--dir", cluster.directory)
 
     assert (1, before) == (code, len(executors(cluster)))
     assert f"volumes.0.host_path: {tmp_path / 'none'}: does not exist on this machine" in err
 
 
-def test_restarted_task_has_its_further_ports_again(run, tmp_path: Path, cluster) -> None:
+def test_restarted_task_has_its_further_ports_again(run_process, tmp_path: Path, cluster) -> None:
     """In the command and in the environment, and free for the program to listen."""
     listen = "import socket, sys; [socket.create_server(('', int(port))) for port in sys.argv[1:]]"
     seen = f"{tmp_path}/seen"
@@ -218,7 +218,7 @@ def test_restarted_task_has_its_further_ports_again(run, tmp_path: Path, cluster
     )
     path = options(tmp_path, command, parameter_server={"count": 0}, worker={"count": 1, "ports": 3})
 
-    code, out, err = run("local", "run", path, "--dir", cluster.directory)
+    code, out, err = run_process("local", "run", path, "--dir", cluster.directory)
 
     lines = Path(seen).read_text().splitlines()
     assert (0, 4, 1) == (code, len(lines), len(set(lines))), (out + err, lines)

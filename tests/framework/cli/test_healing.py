@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("real_tensorflow")
 DIGITS = Path(__file__).resolve().parents[3] / "examples" / "digits"
 
 
-def programs(task, run):
+def programs(task, run_process):
     """Process ids of a task's program in this run, with its shell."""
     pids = []
     for folder in Path("/proc").glob("[0-9]*"):
@@ -28,7 +28,7 @@ def programs(task, run):
             command = (folder / "cmdline").read_bytes()
         except OSError:
             continue
-        in_run = any(str(run).encode() in value for value in environment)
+        in_run = any(str(run_process).encode() in value for value in environment)
         if in_run and f"TASK_NAME={task}".encode() in environment and b"train.py" in command:
             pids.append(int(folder.name))
     return pids
@@ -45,9 +45,9 @@ def read_until(process, lines, *texts) -> None:
     raise AssertionError(f"the command exited without: {missing}\n{''.join(lines)}")
 
 
-def kill(run, task) -> None:
+def kill(run_process, task) -> None:
     """Send SIGKILL to a task's program; the executor kills what a killed shell leaves."""
-    pids = programs(task, run)
+    pids = programs(task, run_process)
     assert pids
     for pid in pids:
         with suppress(ProcessLookupError):
@@ -67,7 +67,7 @@ def await_checkpoint(process, home, minimum) -> None:
         threading.Event().wait(0.1)
 
 
-def test_job_succeeds_after_worker_chief_and_ps_are_killed(start, tmp_path: Path) -> None:
+def test_job_succeeds_after_worker_chief_and_ps_are_killed(start_process, tmp_path: Path) -> None:
     """Worker and chief restart alone; a ps restarts the chief from its checkpoint too.
 
     Slow: three losses one after the other, with eight launches that each import TensorFlow.
@@ -78,7 +78,7 @@ def test_job_succeeds_after_worker_chief_and_ps_are_killed(start, tmp_path: Path
     command = f"{service['command']} --epochs 1 --until {end} --target 0.5"
     service.update(job_url=(DIGITS / "train.py").as_uri(), command=command)
     (tmp_path / "options.json").write_text(json.dumps(document))
-    process = start("local", "run", "-v", tmp_path / "options.json")
+    process = start_process("local", "run", "-v", tmp_path / "options.json")
     log: list[str] = []
     home = tmp_path / "state"
 

@@ -39,7 +39,7 @@ def kept(tmp_path: Path):
 
 
 @pytest.mark.usefixtures("real_mesos")
-def test_run_is_stored_drawn_compared_and_reproduced(run, tmp_path: Path, kept, succeed) -> None:
+def test_run_is_stored_drawn_compared_and_reproduced(run_process, tmp_path: Path, kept, succeed) -> None:
     """The history has its restart, its progress, and its options without the secret."""
     secret = {"environment": {"API_TOKEN": "hush-hush"}}
     path = options(tmp_path, PROGRAM, secret, restart={"backoff": 0})
@@ -69,15 +69,15 @@ def test_run_is_stored_drawn_compared_and_reproduced(run, tmp_path: Path, kept, 
     )
     other = {"options": {"service": {"name": "x"}}, "resolved": {}}
     kept.save(replace(run_record, id="another", submitted=run_record.submitted + 1, **other))
-    listed = json.loads(run("history", "--json")[1])
+    listed = json.loads(run_process("history", "--json")[1])
     assert ["another", run_record.id] == [item["id"] for item in listed]
-    detail = run("history", "show", run_record.id, "--json")
+    detail = run_process("history", "show", run_record.id, "--json")
     assert run_record.id == json.loads(detail[1])["id"]
-    compared = json.loads(run("history", "compare", run_record.id, "another", "--json")[1])
+    compared = json.loads(run_process("history", "compare", run_record.id, "another", "--json")[1])
     assert ["small", "x"] == next(
         [item["old"], item["new"]] for item in compared["options"] if item["name"] == "service.name"
     )
-    code, out, err = run("history", "reproduce", run_record.id, "-o", tmp_path / "again.json")
+    code, out, err = run_process("history", "reproduce", run_record.id, "-o", tmp_path / "again.json")
     assert 0 == code, err
     assert "warning: service.environment.API_TOKEN: secrets are not stored; add the secret" in err
     again = json.loads((tmp_path / "again.json").read_text())
@@ -275,7 +275,9 @@ def cluster(local_cluster):
         run_command("local", "uninstall", "--all", "--dir", local_cluster.directory)
 
 
-def test_service_is_added_kept_and_listed_with_runs(cluster, run, start, succeed, tmp_path: Path, kept) -> None:
+def test_service_is_added_kept_and_listed_with_runs(
+    cluster, run_process, start_process, succeed, tmp_path: Path, kept
+) -> None:
     """A local run, a killed one and a service, while it trains and after its end."""
     program = 'echo "{\\"step\\": 5, \\"accuracy\\": 0.75}" > $TF_EXECUTOR_PROGRESS; exec sleep 1000'
     secret = {"environment": {"API_TOKEN": "hush-hush"}}
@@ -300,11 +302,13 @@ def test_service_is_added_kept_and_listed_with_runs(cluster, run, start, succeed
     assert b"hush-hush" not in (tmp_path / "state" / "dcos-tensorflow" / "history.db").read_bytes()
 
     succeed("local", "run", options(tmp_path, "true", {"name": "short"}), "--dir", cluster.directory)
-    killed = start("local", "run", options(tmp_path, "exec sleep 1000", {"name": "long"}), "--dir", tmp_path / "other")
+    killed = start_process(
+        "local", "run", options(tmp_path, "exec sleep 1000", {"name": "long"}), "--dir", tmp_path / "other"
+    )
     wait_until(lambda: any(item.service == "long" for item in kept.runs()))
     killed.kill()
     killed.wait()
-    listed = {item["service"]: item for item in json.loads(run("history", "--json")[1])}
+    listed = {item["service"]: item for item in json.loads(run_process("history", "--json")[1])}
     assert {"served": "stopped", "short": "succeeded", "long": "lost"} == {
         name: item["state"] for name, item in listed.items()
     }
@@ -333,7 +337,7 @@ def service(local_cluster, tmp_path: Path):
     command.stop()
 
 
-def test_record_of_killed_scheduler_reaches_the_team(service, run, tmp_path: Path, kept) -> None:
+def test_record_of_killed_scheduler_reaches_the_team(service, run_process, tmp_path: Path, kept) -> None:
     """The result is stored before the record, and the curve survives an empty sandbox."""
     team, asked = tmp_path / "team", lambda path: json.loads(service.request(path).text)
     scheduler = service.start(RECORDING_FILE=str(tmp_path / "first"))
@@ -364,16 +368,16 @@ def test_record_of_killed_scheduler_reaches_the_team(service, run, tmp_path: Pat
     assert "hush-hush" not in path.read_text()
     kept.save(a_run(submitted=record["submitted"] + 1))
     (team / f"{path.stem[:-6]}00000a.json").write_text("{")
-    code, out, err = run("history", "--store", team, "--json")
+    code, out, err = run_process("history", "--store", team, "--json")
     assert (0, ["mnist-1", record["id"]]) == (code, [item["id"] for item in json.loads(out)])
     assert f"notice: {team}: not records of runs: shared-" in err
-    assert "accuracy" in run("history", "--store", team, "compare", "mnist-1", record["id"])[1]
-    best = json.loads(run("history", "--store", team, "--metric", "accuracy", "--best", "--json")[1])
+    assert "accuracy" in run_process("history", "--store", team, "compare", "mnist-1", record["id"])[1]
+    best = json.loads(run_process("history", "--store", team, "--metric", "accuracy", "--best", "--json")[1])
     assert record["id"] == best[0]["id"]
 
 
 @pytest.mark.usefixtures("real_mesos")
-def test_page_of_local_run_lists_earlier_ones(run, start, succeed, tmp_path: Path, kept) -> None:
+def test_page_of_local_run_lists_earlier_ones(run_process, start_process, succeed, tmp_path: Path, kept) -> None:
     """An ended one and a killed one; the best of three by accuracy is first."""
 
     def job(accuracy: float, end: str) -> object:
@@ -390,11 +394,11 @@ def test_page_of_local_run_lists_earlier_ones(run, start, succeed, tmp_path: Pat
         return lambda path: json.loads(request(address.port, path, token=token).text)
 
     succeed("local", "run", job(0.7, "sleep 1"), "--note", "lr 0.1")
-    killed = start("local", "run", job(0.9, "exec sleep 1000"))
+    killed = start_process("local", "run", job(0.9, "exec sleep 1000"))
     following(2)
     killed.kill()
     killed.wait()
-    last = start("local", "run", job(0.5, f"until [ -e {tmp_path}/end ]; do sleep 0.1; done"))
+    last = start_process("local", "run", job(0.5, f"until [ -e {tmp_path}/end ]; do sleep 0.1; done"))
     asked = following(3)
 
     runs = asked("/v1/tf/runs")["runs"]

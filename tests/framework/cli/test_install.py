@@ -28,7 +28,7 @@ from tf_scheduler.cli.local_run.installed import InstalledService
 from tf_scheduler.errors import JobError
 
 
-def run(*arguments, umask=-1):
+def run_local(*arguments, umask=-1):
     return run_command("local", *arguments, umask=umask)
 
 
@@ -37,7 +37,7 @@ def cluster(local_cluster):
     """The shared cluster; services are uninstalled afterwards."""
     yield local_cluster
     if InstalledService.all(local_cluster.directory):
-        run("uninstall", "--all", "--dir", local_cluster.directory)
+        run_local("uninstall", "--all", "--dir", local_cluster.directory)
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def modes(paths):
     ],
 )
 def test_refused_install_names_the_command(tmp_path: Path, words: str, code: int, message: str) -> None:
-    result = run(*words.split(), "--dir", tmp_path / "none")
+    result = run_local(*words.split(), "--dir", tmp_path / "none")
 
     assert (code, True) == (result.returncode, message in result.stderr), result.stderr
 
@@ -115,7 +115,7 @@ def test_install_without_program_checks_cluster(cluster, tmp_path: Path, documen
     """The job ends, the service stays, healthy, until it is uninstalled."""
     (tmp_path / "options.json").write_text(json.dumps(WITHOUT_PROGRAM.get(document or "")))
     options = () if document is None else ("--options", tmp_path / "options.json")
-    installed = run("install", *options, "--dir", cluster.directory)
+    installed = run_local("install", *options, "--dir", cluster.directory)
 
     assert 0 == installed.returncode, installed.stderr
     assert "installed tensorflow 0.1.0 as /tensorflow" in installed.stdout
@@ -124,9 +124,9 @@ def test_install_without_program_checks_cluster(cluster, tmp_path: Path, documen
     wait_until(lambda: is_deployed(cluster, "tensorflow") and not tasks(cluster))
     wait_until(lambda: '"value": 200' in ask(cluster, "tensorflow", "/v1/health?verbose=true").text)
     wait_until(lambda: "succeeded: worker-0" in service(cluster, "tensorflow").log.read_text())
-    uninstalled = run("uninstall", "--dir", cluster.directory)
+    uninstalled = run_local("uninstall", "--dir", cluster.directory)
     assert (0, "/tensorflow is uninstalled: nothing is left behind\n") == (uninstalled.returncode, uninstalled.stdout)
-    assert "/tensorflow: nothing is left behind" in run("logs", "uninstalled", "--dir", cluster.directory).stdout
+    assert "/tensorflow: nothing is left behind" in run_local("logs", "uninstalled", "--dir", cluster.directory).stdout
     assert not service(cluster, "tensorflow").folder.exists()
 
 
@@ -138,7 +138,7 @@ def test_install_needs_no_counts_of_other_tasks(cluster, tmp_path: Path, strateg
     file = tmp_path / "options.json"
     file.write_text(json.dumps({"service": program, "worker": {"count": 1, **SMALL}, **sizes}))
 
-    installed = run("install", "--options", file, "--dir", cluster.directory)
+    installed = run_local("install", "--options", file, "--dir", cluster.directory)
 
     assert 0 == installed.returncode, installed.stderr
     wait_until(lambda: is_deployed(cluster, "few"))
@@ -148,7 +148,7 @@ def test_install_needs_no_counts_of_other_tasks(cluster, tmp_path: Path, strateg
 
 def test_killed_scheduler_keeps_framework_and_tasks(cluster, job) -> None:
     """The scheduler is restarted at its address, and its tasks continue."""
-    assert 0 == run("install", "--options", job("killed"), "--dir", cluster.directory).returncode
+    assert 0 == run_local("install", "--options", job("killed"), "--dir", cluster.directory).returncode
     wait_until(lambda: is_deployed(cluster, "killed"))
     before, framework = tasks(cluster), ask(cluster, "killed", "/v1/state/frameworkId")
     first, url = scheduler(cluster, "killed"), service(cluster, "killed").url
@@ -163,7 +163,7 @@ def test_killed_scheduler_keeps_framework_and_tasks(cluster, job) -> None:
 
 def test_killed_supervisor_leaves_no_scheduler(cluster, job) -> None:
     """The tasks keep running; the next `install` of any service starts the scheduler."""
-    assert 0 == run("install", "--options", job("outlives"), "--dir", cluster.directory).returncode
+    assert 0 == run_local("install", "--options", job("outlives"), "--dir", cluster.directory).returncode
     wait_until(lambda: is_deployed(cluster, "outlives"))
     before, first = tasks(cluster), scheduler(cluster, "outlives")
 
@@ -171,7 +171,7 @@ def test_killed_supervisor_leaves_no_scheduler(cluster, job) -> None:
     wait_until(lambda: not first.alive())
     assert None is service(cluster, "outlives").supervisor
     assert before == tasks(cluster)
-    again = run("install", "--options", job("second"), "--dir", cluster.directory)
+    again = run_local("install", "--options", job("second"), "--dir", cluster.directory)
 
     assert 0 == again.returncode, again.stderr
     wait_until(lambda: is_deployed(cluster, "outlives"))
@@ -181,23 +181,23 @@ def test_killed_supervisor_leaves_no_scheduler(cluster, job) -> None:
 def test_uninstall_stops_tasks_of_one_service_or_all(cluster, job) -> None:
     """The tasks of the other service keep running."""
     for name in ("dev/one", "dev/two"):
-        assert 0 == run("install", "--options", job(name), "--dir", cluster.directory).returncode
+        assert 0 == run_local("install", "--options", job(name), "--dir", cluster.directory).returncode
     wait_until(lambda: is_deployed(cluster, "dev/one") and is_deployed(cluster, "dev/two"))
-    ambiguous = run("uninstall", "--dir", cluster.directory)
+    ambiguous = run_local("uninstall", "--dir", cluster.directory)
     assert 1 == ambiguous.returncode
     assert "several services are installed: /dev/one, /dev/two" in ambiguous.stderr
-    assert "already installed" in run("install", "--options", job("dev/one"), "--dir", cluster.directory).stderr
+    assert "already installed" in run_local("install", "--options", job("dev/one"), "--dir", cluster.directory).stderr
 
-    assert 0 == run("uninstall", "dev/one", "--dir", cluster.directory).returncode
+    assert 0 == run_local("uninstall", "dev/one", "--dir", cluster.directory).returncode
 
     frameworks = [framework.name for framework in read_status(cluster.master.address).frameworks]
     # Other tests use this cluster, too.
     assert ["dev/two"] == [name for name in frameworks if name.startswith("dev/")]
-    ended = run("uninstall", "--all", "--dir", cluster.directory)
+    ended = run_local("uninstall", "--all", "--dir", cluster.directory)
     assert "/dev/two is uninstalled: nothing is left behind\n" == ended.stdout
     left = [framework.name for framework in read_status(cluster.master.address).frameworks]
     assert [] == [name for name in left if name.startswith("dev/")]
-    assert 3 == run("uninstall", "--dir", cluster.directory).returncode
+    assert 3 == run_local("uninstall", "--dir", cluster.directory).returncode
 
 
 def test_update_and_rollback_restart_the_scheduler(cluster, job, tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_update_and_rollback_restart_the_scheduler(cluster, job, tmp_path: Path)
 
     secret = {"environment": [{"name": "A_TOKEN", "value": "hidden"}]}
     path = job("changed", worker={"count": 2, **SMALL, **secret})
-    assert 0 == run("install", "--options", path, "--dir", cluster.directory).returncode
+    assert 0 == run_local("install", "--options", path, "--dir", cluster.directory).returncode
     wait_until(lambda: is_deployed(cluster, "changed"))
     more, wrong = tmp_path / "more.json", tmp_path / "wrong.json"
     more.write_text(json.dumps({"worker": {"count": 3}}))
@@ -239,7 +239,7 @@ def test_update_and_rollback_restart_the_scheduler(cluster, job, tmp_path: Path)
 
 def test_install_reports_all_wrong_options(cluster, job) -> None:
     """Before anything is installed."""
-    result = run("install", "--options", job("wrong", worker={"count": 1, "cpu": 1}), "--dir", cluster.directory)
+    result = run_local("install", "--options", job("wrong", worker={"count": 1, "cpu": 1}), "--dir", cluster.directory)
 
     assert 1 == result.returncode
     assert "worker.cpu: unknown option; did you mean `cpus`?" in result.stderr
@@ -289,14 +289,14 @@ def test_install_of_exiting_scheduler_leaves_only_its_log(supervised) -> None:
 
 def test_install_reports_why_the_scheduler_exits(cluster, job) -> None:
     """The API's token is a variable that is not set. The next install succeeds."""
-    failed = run("install", "--options", job("exits", api={"read_token": "env:RT_X"}), "--dir", cluster.directory)
+    failed = run_local("install", "--options", job("exits", api={"read_token": "env:RT_X"}), "--dir", cluster.directory)
 
     assert (1, "") == (failed.returncode, failed.stdout)
     assert "RT_X" in failed.stderr
     assert str(service(cluster, "exits").log) in failed.stderr
     assert (None, None) == (scheduler(cluster, "exits"), service(cluster, "exits").supervisor)
     assert [] == InstalledService.all(cluster.directory)
-    again = run("install", "--options", job("exits"), "--dir", cluster.directory)
+    again = run_local("install", "--options", job("exits"), "--dir", cluster.directory)
     assert 0 == again.returncode, again.stderr
 
 
@@ -309,16 +309,16 @@ def test_down_ends_installed_services(tmp_path: Path, job) -> None:
     )
     down = InstalledService(folder, "down")
     try:
-        assert 0 == run("up", "--agents", agents, "--dir", folder, umask=0).returncode
-        assert 0 == run("install", "--options", job("down"), "--dir", folder, umask=0).returncode
+        assert 0 == run_local("up", "--agents", agents, "--dir", folder, umask=0).returncode
+        assert 0 == run_local("install", "--options", job("down"), "--dir", folder, umask=0).returncode
         supervisor = down.supervisor
         process = wait_until(lambda: scheduler(SimpleNamespace(directory=folder), "down"))
         writable = [path for path, mode in modes(below(folder)).items() if mode & 0o022]
         kept = modes(down.folder.glob("*.*"))
     finally:
-        asked = run("down", "--dir", folder)
+        asked = run_local("down", "--dir", folder)
         assert (2, True) == (asked.returncode, "which end with it: down\n" in asked.stderr)
-        ended = run("down", "--dir", folder, "--yes")
+        ended = run_local("down", "--dir", folder, "--yes")
 
     assert 0 == ended.returncode, ended.stderr
     assert ([], []) == (writable, [path for path, mode in kept.items() if mode & 0o077])
@@ -347,7 +347,7 @@ def test_ended_cluster_leaves_no_secrets_in_memory(tmp_path: Path, job, end) -> 
         try:
             while "Ctrl-C" not in owner.stdout.readline():
                 assert owner.poll() is None
-            assert 0 == run("install", "--options", options, "--dir", folder).returncode
+            assert 0 == run_local("install", "--options", options, "--dir", folder).returncode
             sandboxes = wait_until(lambda: len(found := list(folder.rglob("runs/*-*/ready"))) == 2 and found)
             kept = {(ready.with_name("key")).readlink() for ready in sandboxes}
             assert ["canary-5be1"] * 2 == [path.read_text() for path in kept]
@@ -356,7 +356,7 @@ def test_ended_cluster_leaves_no_secrets_in_memory(tmp_path: Path, job, end) -> 
             if end == "owner killed":
                 owner.kill()
             else:
-                assert 0 == run("down", "--dir", folder, "--yes").returncode
+                assert 0 == run_local("down", "--dir", folder, "--yes").returncode
             assert all(gone(path.parent) for path in kept)
         finally:
-            run("down", "--dir", folder, "--yes")
+            run_local("down", "--dir", folder, "--yes")

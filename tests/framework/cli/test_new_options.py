@@ -271,14 +271,14 @@ def test_explain_starts_with_options_of_most_jobs(invoke) -> None:
 
 @pytest.mark.usefixtures("real_mesos")
 @pytest.mark.parametrize("strategy", Strategy)
-def test_new_file_of_each_strategy_runs(run, folder: Path, strategy: Strategy) -> None:
+def test_new_file_of_each_strategy_runs(run_process, folder: Path, strategy: Strategy) -> None:
     """With a program that only joins the cluster."""
     last = ["worker-0", "worker-1"] if strategy.traits.ends_with_all else ["worker-0"]
     last = ["chief-0"] if strategy is Strategy.PARAMETER_SERVER else last
     (folder / "train.py").write_text(STAND_IN.format(last=last))
-    code, _, error = run("options", "init", strategy.value)
+    code, _, error = run_process("options", "init", strategy.value)
     assert 0 == code, error
 
-    code, out, error = run("local", "run", "options.json", "--json")
+    code, out, error = run_process("local", "run", "options.json", "--json")
 
     assert (0, "succeeded") == (code, json.loads(out)["state"]), error

@@ -33,22 +33,22 @@ def write(tmp_path: Path):
 
 
 @pytest.fixture
-def run(invoke):
+def run_options(invoke):
     return lambda *arguments: invoke("options", *arguments)
 
 
-def test_validate_accepts_valid_file(run, write) -> None:
+def test_validate_accepts_valid_file(run_options, write) -> None:
     """Exit code 0."""
     path = write(GOOD)
 
-    assert (0, f"{path} is valid\n", "") == run("validate", path)
+    assert (0, f"{path} is valid\n", "") == run_options("validate", path)
 
 
-def test_validate_prints_one_problem_per_line(run, write) -> None:
+def test_validate_prints_one_problem_per_line(run_options, write) -> None:
     """Exit code 1."""
     path = write({**GOOD, "worker": {"count": -1, "cpu": 1}})
 
-    assert run("validate", path) == (
+    assert run_options("validate", path) == (
         1,
         "worker.count: must be a whole number from 0 to 100000, not -1\n"
         "worker.cpu: unknown option; did you mean `cpus`?\n",
@@ -56,9 +56,9 @@ def test_validate_prints_one_problem_per_line(run, write) -> None:
     )
 
 
-def test_validate_prints_problems_and_notices_as_json(run, write) -> None:
-    _, bad, _ = run("validate", "--json", write({"service": {"job_url": "a"}}))
-    code, good, error = run("validate", "--json", write(NOTED))
+def test_validate_prints_problems_and_notices_as_json(run_options, write) -> None:
+    _, bad, _ = run_options("validate", "--json", write({"service": {"job_url": "a"}}))
+    code, good, error = run_options("validate", "--json", write(NOTED))
 
     assert (0, "") == (code, error)
     assert {"valid": True, "problems": []}.items() <= json.loads(good).items()
@@ -66,7 +66,7 @@ def test_validate_prints_problems_and_notices_as_json(run, write) -> None:
     assert ("worker.command", False) == (json.loads(bad)["problems"][0]["path"], json.loads(bad)["valid"])
 
 
-def test_validate_reports_missing_files(run, write) -> None:
+def test_validate_reports_missing_files(run_options, write) -> None:
     """As errors if a path shows that the job runs on this machine only."""
     job = {"strategy": "independent", "command": "python a.py", "data": "file:///no/x", "python": "/no/y"}
     path = write({**GOOD, "service": {**job, "job_url": "no.zip"}, "parameter_server": {"count": 0}})
@@ -76,14 +76,14 @@ def test_validate_reports_missing_files(run, write) -> None:
         "service.data: /no/x: file does not exist",
         "service.python: program `/no/y` does not exist on this machine",
     )
-    assert run("validate", path) == (1, "\n".join([missing, *others, ""]), "")
+    assert run_options("validate", path) == (1, "\n".join([missing, *others, ""]), "")
     path = write({**GOOD, "service": job, "parameter_server": {"count": 0}})
     notices = "".join(f"notice: {other}\n" for other in others)
-    assert run("validate", path) == (0, f"{path} is valid\n", notices)
+    assert run_options("validate", path) == (0, f"{path} is valid\n", notices)
 
 
 @pytest.mark.parametrize(("name", "verb"), [("python3.99", "exist"), ("HOME/python3.99", "start")])
-def test_validate_names_interpreter_like_missing(run, write, tmp_path: Path, name: str, verb: str) -> None:
+def test_validate_names_interpreter_like_missing(run_options, write, tmp_path: Path, name: str, verb: str) -> None:
     """Shims of pyenv exist for versions that do not start."""
     shim = tmp_path / "python3.99"
     shim.write_text("#!/bin/sh\nexit 127\n")
@@ -92,22 +92,24 @@ def test_validate_names_interpreter_like_missing(run, write, tmp_path: Path, nam
     python = name.replace("HOME", str(tmp_path))
     job = {"strategy": "independent", "command": "python a.py", "job_url": "a.py", "python": python}
 
-    code, out, _ = run("validate", write({"service": job, "worker": {"count": 1}, "parameter_server": {"count": 0}}))
+    code, out, _ = run_options(
+        "validate", write({"service": job, "worker": {"count": 1}, "parameter_server": {"count": 0}})
+    )
 
     assert (1, f"service.python: program `{python}` does not {verb} ") == (code, out[: out.find(verb) + len(verb) + 1])
     assert "; did you mean `python3" in out
 
 
-def test_validate_reports_command_of_other_agents(run, write) -> None:
+def test_validate_reports_command_of_other_agents(run_options, write) -> None:
     """As a notice: they may have the command."""
     job = {"strategy": "independent", "command": "pythn a.py", "job_url": "https://files.example.com/a.py"}
 
-    code, _, err = run("validate", write({"service": job, "worker": {"count": 1}}))
+    code, _, err = run_options("validate", write({"service": job, "worker": {"count": 1}}))
 
     assert (0, True) == (code, "notice: service.command: pythn: command not found; did you mean `python`?" in err)
 
 
-def test_validate_knows_runtimes(run, write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_validate_knows_runtimes(run_options, write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing one is the error of local run, an existing one is valid."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     job = {"strategy": "independent", "command": "true", "python": "runtime:tf"}
@@ -116,52 +118,52 @@ def test_validate_knows_runtimes(run, write, tmp_path: Path, monkeypatch: pytest
     problem = (
         "service.python: unknown runtime `tf`; valid names: none; create it with `dcos-tensorflow runtime create`\n"
     )
-    assert (1, problem, "") == run("validate", path)
+    assert (1, problem, "") == run_options("validate", path)
     folder = tmp_path / "dcos-tensorflow" / "runtimes" / "tf"
     folder.mkdir(parents=True)
     content = {"name": "tf", "python": sys.executable, "version": "3.11.7", "tensorflow": "", "others": ["numpy"]}
     (folder / "runtime.json").write_text(json.dumps(content))
-    code, out, err = run("validate", path)
+    code, out, err = run_options("validate", path)
     assert (0, f"{path} is valid\n") == (code, out)
     assert "does not exist" not in err
 
 
-def test_validate_checks_data_of_local_runs(run, write, tmp_path: Path) -> None:
+def test_validate_checks_data_of_local_runs(run_options, write, tmp_path: Path) -> None:
     """A path is relative to the file; agents of a cluster need a URL."""
     job = {"strategy": "independent", "command": "python a.py", "data": [{"url": "d/a.npz"}]}
     document = {**GOOD, "service": job, "parameter_server": {"count": 0}}
     path = write(document)
     folder = Path(path).parent / "d"
 
-    assert run("validate", path) == (1, f"service.data: {folder}/a.npz: file does not exist\n", "")
+    assert run_options("validate", path) == (1, f"service.data: {folder}/a.npz: file does not exist\n", "")
     (folder / "a.npz").mkdir(parents=True)
-    assert run("validate", path) == (1, f"service.data: {folder}/a.npz: is a folder; use an archive\n", "")
+    assert run_options("validate", path) == (1, f"service.data: {folder}/a.npz: is a folder; use an archive\n", "")
     (folder / "a.npz").rmdir()
     (folder / "a.npz").touch()
-    code, out, err = run("validate", "--dcos", path)
+    code, out, err = run_options("validate", "--dcos", path)
     assert (0, f"{path} is valid\n") == (code, out)
     assert "notice: service.data: d/a.npz: agents need a URL, such as https://files.example.com/a.npz;" in err
 
 
-def test_notices_for_clusters_need_an_option(run, write, tmp_path: Path) -> None:
+def test_notices_for_clusters_need_an_option(run_options, write, tmp_path: Path) -> None:
     """Most files run on this machine first, where they are not true."""
     (tmp_path / "train.py").touch()
     service = {"job_url": "train.py", "command": "python train.py", "strategy": "independent", "use_tensorboard": True}
     path = write({"service": {**service, "environment": {"A": "1"}}, "worker": {"count": 1}})
 
-    local, for_dcos = run("validate", path), run("validate", "--dcos", path)
+    local, for_dcos = run_options("validate", path), run_options("validate", "--dcos", path)
 
     assert (0, f"{path} is valid\n", f"for DC/OS also: dcos-tensorflow options validate --dcos {path}\n") == local
     paths = [line.split(": ")[1] for line in for_dcos[2].splitlines()]
     assert [
         *("service.environment", "service.tf_image", "service.job_url", "service.use_tensorboard"),
     ] == paths
-    assert [] == json.loads(run("validate", "--json", path)[1])["notices"]
-    assert 4 == len(json.loads(run("validate", "--json", "--dcos", path)[1])["notices"])
+    assert [] == json.loads(run_options("validate", "--json", path)[1])["notices"]
+    assert 4 == len(json.loads(run_options("validate", "--json", "--dcos", path)[1])["notices"])
 
 
-def test_notices_go_to_standard_error(run, write) -> None:
-    _, _, error = run("validate", write(NOTED))
+def test_notices_go_to_standard_error(run_options, write) -> None:
+    _, _, error = run_options("validate", write(NOTED))
 
     assert "notice: service.mesos_api_version: has no effect: the scheduler speaks version 1 only\n" == error
 
@@ -175,33 +177,33 @@ def test_dash_is_standard_input() -> None:
 
 
 @pytest.mark.parametrize("command", ["validate", "show"])
-def test_missing_options_file_is_named(run, command: str, tmp_path: Path) -> None:
-    code, out, error = run(command, str(tmp_path / "none.json"))
+def test_missing_options_file_is_named(run_options, command: str, tmp_path: Path) -> None:
+    code, out, error = run_options(command, str(tmp_path / "none.json"))
 
     assert 1 == code
     assert f"{tmp_path}/none.json: No such file or directory\n" == out + error
 
 
-def test_show_prints_every_option_with_secrets_hidden(run, write) -> None:
+def test_show_prints_every_option_with_secrets_hidden(run_options, write) -> None:
     """Without secrets, the output is a valid options file."""
-    _, output, _ = run("show", write(GOOD))
-    _, hidden, _ = run("show", "--changed", write({**GOOD, "service": {**PROGRAM, "gcs_key": "key"}}))
+    _, output, _ = run_options("show", write(GOOD))
+    _, hidden, _ = run_options("show", "--changed", write({**GOOD, "service": {**PROGRAM, "gcs_key": "key"}}))
 
     assert resolve(GOOD) == resolve(without_nulls(json.loads(output)))
     counts = {"worker": {"count": 1}, "parameter_server": {"count": 2}, "chief": {"count": 0}}
     assert {"service": {**PROGRAM, "gcs_key": "********"}, **counts} == json.loads(hidden)
-    assert output == run("show", "--json", write(GOOD))[1]
+    assert output == run_options("show", "--json", write(GOOD))[1]
 
 
-def test_show_prints_list_that_dcos_accepts(run, invoke, write) -> None:
+def test_show_prints_list_that_dcos_accepts(run_options, invoke, write) -> None:
     """Also if the file has the former form, an object, which DC/OS refuses."""
     former = write({**GOOD, "worker": {"environment": {"A": "1"}}})
     assert (1, True) == (
         invoke("package", "render", "--options", former)[0],
-        "write a list" in run("validate", "--dcos", former)[2],
+        "write a list" in run_options("validate", "--dcos", former)[2],
     )
 
-    _, shown, _ = run("show", "--changed", former)
+    _, shown, _ = run_options("show", "--changed", former)
 
     assert [{"name": "A", "value": "1"}] == json.loads(shown)["worker"]["environment"]
     assert 0 == invoke("package", "render", "--options", write(shown, "shown.json"))[0]
@@ -237,23 +239,23 @@ def without_nulls(value):
         ({"gang": {"hold_seconds": 6}}, 0, "gang.hold_seconds: 5.0 -> 6.0\nno task restarts\n"),
     ],
 )
-def test_diff_previews_update(run, write, change, code: int, output: str) -> None:
+def test_diff_previews_update(run_options, write, change, code: int, output: str) -> None:
     """In the order of options and tasks."""
     new = write({**GOOD, **change}, "new.json")
 
-    assert run("diff", write(GOOD, "old.json"), new) == (code, output, "")
+    assert run_options("diff", write(GOOD, "old.json"), new) == (code, output, "")
 
 
-def test_diff_names_each_unreadable_file_once(run, write, tmp_path: Path) -> None:
+def test_diff_names_each_unreadable_file_once(run_options, write, tmp_path: Path) -> None:
     new = write({**GOOD, "x": 1}, "new.json")
 
-    code, out, error = run("diff", str(tmp_path / "none.json"), new)
+    code, out, error = run_options("diff", str(tmp_path / "none.json"), new)
 
     assert (1, f"{tmp_path}/none.json: No such file or directory\n{new}: x: unknown option\n") == (code, out + error)
 
 
-def test_diff_as_json_has_all_fields(run, write) -> None:
-    _, out, _ = run(
+def test_diff_as_json_has_all_fields(run_options, write) -> None:
+    _, out, _ = run_options(
         "diff",
         "--json",
         write(GOOD, "old.json"),
@@ -266,10 +268,10 @@ def test_diff_as_json_has_all_fields(run, write) -> None:
     assert {"path": "worker.count", "old": 1, "new": 0} in change["changed"]
 
 
-def test_diff_reports_problems_of_both_files(run, write) -> None:
+def test_diff_reports_problems_of_both_files(run_options, write) -> None:
     old, new = write({"worker": {"count": "1"}, "service": {"command": "x"}}, "old.json"), write("[]", "new.json")
 
-    code, _, error = run("diff", old, new)
+    code, _, error = run_options("diff", old, new)
 
     assert 1 == code
     assert [f"{old}: worker.count: ", f"{new} must hold"] == [
@@ -278,9 +280,9 @@ def test_diff_reports_problems_of_both_files(run, write) -> None:
     ]
 
 
-def test_schema_prints_schema_and_template(run) -> None:
-    _, schema, _ = run("schema")
-    _, template, _ = run("schema", "--template")
+def test_schema_prints_schema_and_template(run_options) -> None:
+    _, schema, _ = run_options("schema")
+    _, template, _ = run_options("schema", "--template")
 
     assert config_schema() == json.loads(schema)
     assert "{{worker.count}}" == json.loads("{" + template + "}")["WORKER_COUNT"]
@@ -295,16 +297,16 @@ def test_schema_prints_schema_and_template(run) -> None:
         ("qqq", "`options schema` prints all options"),
     ],
 )
-def test_explain_suggests_similar_options(run, path: str, message: str) -> None:
+def test_explain_suggests_similar_options(run_options, path: str, message: str) -> None:
     """Without a section, from every section."""
-    code, _, error = run("explain", path)
+    code, _, error = run_options("explain", path)
 
     assert (1, True) == (code, message in error)
 
 
-def test_explain_section_explains_each_option(run) -> None:
+def test_explain_section_explains_each_option(run_options) -> None:
     """In the order of the schema."""
-    _, out, _ = run("explain", "placement")
+    _, out, _ = run_options("explain", "placement")
 
     assert [
         "placement.strategy",
@@ -314,8 +316,8 @@ def test_explain_section_explains_each_option(run) -> None:
     ] == [line.partition(":")[0] for line in out.splitlines() if line.startswith("placement.")]
 
 
-def test_explain_prints_json(run) -> None:
-    (item,) = json.loads(run("explain", "--json", "worker.cpus")[1]).items()
+def test_explain_prints_json(run_options) -> None:
+    (item,) = json.loads(run_options("explain", "--json", "worker.cpus")[1]).items()
 
     assert ("worker.cpus", True) == (item[0], "variable: WORKER_CPUS" in item[1])
 
@@ -332,10 +334,10 @@ def test_shell_completes_option_paths() -> None:
     assert {"gpu_worker.python", "gpu_worker.placement_constraint"} <= {item.value for item in completions}
 
 
-def test_error_message_has_no_control_characters(run, tmp_path: Path) -> None:
+def test_error_message_has_no_control_characters(run_options, tmp_path: Path) -> None:
     """Messages quote keys of the file."""
     path = tmp_path / "options.json"
     path.write_text(r'{"x\u001b]0;y\u202ez": {}}')
-    _, _, message = run("show", path)
+    _, _, message = run_options("show", path)
     assert "x]0;yz" in message
     assert message.replace("\n", "").isprintable()

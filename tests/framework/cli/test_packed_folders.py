@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import tarfile
 import time
 from pathlib import Path
@@ -15,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from jobs import options
+from kit.commands import run_program
 from tf_scheduler.cli.common.folders import folder_problem, pack_folder, read_only_copy
 from tf_scheduler.cli.common.options_file import load_document, load_options
 from tf_scheduler.errors import OptionsError
@@ -97,7 +97,7 @@ def split_uris(document: dict[str, Any]) -> tuple[Uri, ...]:
 
 
 def git(folder: Path, *arguments: str) -> None:
-    subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True)
+    run_program("git", "-C", folder, *arguments, check=True)
 
 
 def names(archive: Path) -> list[str]:
@@ -213,7 +213,7 @@ def test_document_names_the_archive(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("real_mesos")
-def test_package_beside_the_program_is_imported(run, tmp_path: Path, folder: Path) -> None:
+def test_package_beside_the_program_is_imported(run_process, tmp_path: Path, folder: Path) -> None:
     """A run with a folder; its ignored file is not in the sandbox."""
     git(folder, "init")
     (folder / ".gitignore").write_text("big\n")
@@ -225,11 +225,11 @@ def test_package_beside_the_program_is_imported(run, tmp_path: Path, folder: Pat
     document = {"strategy": "independent", "job_url": "."}
     path = options(folder, "python train.py", document, parameter_server={"count": 0}, worker={"count": 1})
 
-    code, out, error = run("local", "run", path, "--json")
+    code, out, error = run_process("local", "run", path, "--json")
 
     assert (0, "succeeded") == (code, json.loads(out)["state"]), error
     (log,) = tmp_path.glob("state/dcos-tensorflow/runs/*/logs/worker-0/stdout")
     assert "from the package\n" == log.read_text()
-    shown = run("history", "show", "last")[1]
+    shown = run_process("history", "show", "last")[1]
     (archive,) = tmp_path.glob("state/dcos-tensorflow/programs/*.tar")
     assert f"sha256_{archive.name}" in shown

@@ -14,6 +14,7 @@ import pytest
 
 import tf_executor
 import tf_scheduler
+from kit.commands import run_program
 from own_runtimes import link_python
 from tf_scheduler.cli.common import options_file
 from tf_scheduler.cli.common.options_file import load_options, program_warnings
@@ -163,19 +164,19 @@ def test_missing_keras_2_is_reported(without_tf_keras: Path, tmp_path: Path) -> 
     """The versions are those of the interpreter, without an import of TensorFlow."""
     (tmp_path / "train.py").write_text(TUTORIAL)
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    def run_options(*arguments: str) -> subprocess.CompletedProcess[str]:
         own = [str(Path(module.__file__ or "").parents[1]) for module in (tf_scheduler, tf_executor)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(own)}
         command = [str(without_tf_keras), "-m", "tf_scheduler", "options", *arguments]
-        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        return run_program(*command, cwd=tmp_path, env=environment)
 
-    made = run("init", "multi_worker_mirrored", "train.py")
+    made = run_options("init", "multi_worker_mirrored", "train.py")
     path = tmp_path / "options.json"
-    with_variable = run("validate", "options.json")
+    with_variable = run_options("validate", "options.json")
     document = json.loads(path.read_text())
     del document["service"]["environment"]
     path.write_text(json.dumps(document))
-    without_variable = run("validate", "options.json")
+    without_variable = run_options("validate", "options.json")
 
     assert "TF_USE_LEGACY_KERAS=1, because train.py uses Model.fit" in made.stdout, made.stderr
     for text in (made.stderr, with_variable.stderr, without_variable.stderr):
@@ -184,13 +185,13 @@ def test_missing_keras_2_is_reported(without_tf_keras: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("real_tensorflow")
-def test_tutorial_trains_with_new_options(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tutorial_trains_with_new_options(run_options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The program is unchanged, and nothing is reported."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text(TUTORIAL)
-    assert 0 == run("options", "init", "multi_worker_mirrored", "train.py")[0]
+    assert 0 == run_options("options", "init", "multi_worker_mirrored", "train.py")[0]
 
-    code, out, error = run("local", "run", "options.json", "--json")
+    code, out, error = run_options("local", "run", "options.json", "--json")
 
     assert (0, "succeeded") == (code, json.loads(out)["state"]), error
     assert "notice: train.py" not in error

@@ -39,12 +39,12 @@ def test_job_ends_with_worker_0_and_is_reported(succeed, tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("real_mesos")
-def test_output_of_all_tasks_is_followed(run, tmp_path: Path) -> None:
+def test_output_of_all_tasks_is_followed(run_process, tmp_path: Path) -> None:
     """In a pipe, between the lines about the run; the rest before the end, too."""
     everywhere = "until [ $(ls $CHECKPOINT_DIR | wc -l) = 3 ]; do sleep 0.1; done; echo end >&2; printf last"
     command = 'echo "hello from $TASK_NAME"; touch $CHECKPOINT_DIR/$TASK_NAME; ' + WORKER_0.format(everywhere)
 
-    code, out, err = run("local", "run", options(tmp_path, command), "--follow", "all")
+    code, out, err = run_process("local", "run", options(tmp_path, command), "--follow", "all")
 
     assert 0 == code, err
     lines = err.splitlines()
@@ -54,14 +54,14 @@ def test_output_of_all_tasks_is_followed(run, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("real_mesos")
-def test_ctrl_c_stops_the_job_gracefully(start, tmp_path: Path) -> None:
+def test_ctrl_c_stops_the_job_gracefully(start_process, tmp_path: Path) -> None:
     """The programs get SIGTERM and time to clean up; exit code 4."""
     marker = tmp_path / "marker"
     program = (
         f"trap 'echo saved > {marker}.$TASK_NAME; exit 0' TERM; "
         f"touch {marker}.up.$TASK_NAME; while :; do sleep 0.1; done"
     )
-    process = start("local", "run", "-v", options(tmp_path, program))
+    process = start_process("local", "run", "-v", options(tmp_path, program))
     lines = iter(process.stderr.readline, "")
     running = 0
     while running < 3:
@@ -78,8 +78,8 @@ def test_ctrl_c_stops_the_job_gracefully(start, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("real_mesos")
-def test_timeout_stops_the_job(run, tmp_path: Path) -> None:
-    code, out, err = run("local", "run", options(tmp_path, UNTIL_KILLED), "--timeout", "1", "--json")
+def test_timeout_stops_the_job(run_process, tmp_path: Path) -> None:
+    code, out, err = run_process("local", "run", options(tmp_path, UNTIL_KILLED), "--timeout", "1", "--json")
 
     assert 4 == code, err
     report = json.loads(out)
@@ -87,11 +87,11 @@ def test_timeout_stops_the_job(run, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("real_mesos")
-def test_infeasible_job_is_rejected_before_the_start(run, tmp_path: Path) -> None:
+def test_infeasible_job_is_rejected_before_the_start(run_process, tmp_path: Path) -> None:
     """The message names the task, what it needs, and why each agent is too small."""
     path = options(tmp_path, worker={"cpus": 64})
 
-    code, out, err = run(
+    code, out, err = run_process(
         "local", "run", path, "--agents", agents(tmp_path, ("a", "cpus:1;mem:512"), ("b", "cpus:2;mem:512"))
     )
 
@@ -162,7 +162,7 @@ def test_infeasible_job_names_constraint_and_minimum(invoke, tmp_path: Path, sec
 
 
 @pytest.mark.usefixtures("real_mesos")
-def test_omitted_sizes_shrink_until_the_job_fits(run, tmp_path: Path) -> None:
+def test_omitted_sizes_shrink_until_the_job_fits(run_process, tmp_path: Path) -> None:
     """The defaults are for clusters: 1 cpu and 4096 MB for each task."""
     path = tmp_path / "options.json"
     service = {"strategy": "between_graph", "command": WORKER_0.format("true")}
@@ -170,7 +170,7 @@ def test_omitted_sizes_shrink_until_the_job_fits(run, tmp_path: Path) -> None:
 
     one = "cpus:2;mem:3072"
     hosts = agents(tmp_path, *((name, one) for name in "ab"))
-    code, out, err = run("local", "run", "--json", path, "--agents", hosts)
+    code, out, err = run_process("local", "run", "--json", path, "--agents", hosts)
 
     assert 0 == code, err
     assert 5 == len(json.loads(out)["tasks"])
@@ -192,15 +192,15 @@ def test_services_of_independent_tasks_must_fit_with_them() -> None:
 
 
 @pytest.mark.usefixtures("real_mesos")
-def test_fit_reduces_explicit_sizes(run, tmp_path: Path) -> None:
+def test_fit_reduces_explicit_sizes(run_process, tmp_path: Path) -> None:
     """Only this option does: without it, the job is refused."""
     path, hosts = options(tmp_path, worker={"cpus": 1.5}), agents(tmp_path, ("a", "cpus:2;mem:3072"))
 
-    code, _, err = run("local", "run", path, "--agents", hosts)
+    code, _, err = run_process("local", "run", path, "--agents", hosts)
     assert 1 == code
     assert "What fits: worker.count 1; or 2 with worker.cpus 0.75; or local run --fit\n" in err
 
-    code, out, err = run("local", "run", "--fit", "--json", path, "--agents", hosts)
+    code, out, err = run_process("local", "run", "--fit", "--json", path, "--agents", hosts)
     assert 0 == code, err
     assert "notice: worker.cpus: too large; using 0.7 cpus here (1.5 cpus on a cluster)" in err
     assert 3 == len(json.loads(out)["tasks"])

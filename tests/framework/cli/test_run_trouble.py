@@ -49,9 +49,9 @@ def frameworks(cluster):
     return [framework.framework_id for framework in cluster.state().frameworks]
 
 
-def test_frozen_agent_does_not_block_the_command(start, tmp_path: Path, kept) -> None:
+def test_frozen_agent_does_not_block_the_command(start_process, tmp_path: Path, kept) -> None:
     """After the grace period the command exits and names the tasks that it waited for."""
-    process = start(
+    process = start_process(
         "local", "run", "-v", options(tmp_path, UNTIL_KILLED, worker={"kill_grace": 0.1}), "--dir", kept.directory
     )
     running(process)
@@ -66,11 +66,11 @@ def test_frozen_agent_does_not_block_the_command(start, tmp_path: Path, kept) ->
     assert "did not stop within" in out
 
 
-def test_second_signal_exits_and_still_stops_the_tasks(start, tmp_path: Path, kept) -> None:
+def test_second_signal_exits_and_still_stops_the_tasks(start_process, tmp_path: Path, kept) -> None:
     """The programs ignore SIGTERM; all is gone before their grace period ends."""
     stubborn = "trap '' TERM; while :; do sleep 0.2; done"
     path = options(tmp_path, stubborn, worker={"kill_grace": 60}, parameter_server={"kill_grace": 60})
-    process = start("local", "run", "-v", path, "--dir", kept.directory)
+    process = start_process("local", "run", "-v", path, "--dir", kept.directory)
     running(process)
 
     process.send_signal(signal.SIGINT)
@@ -87,9 +87,11 @@ def test_second_signal_exits_and_still_stops_the_tasks(start, tmp_path: Path, ke
     wait_until(lambda: not frameworks(kept))
 
 
-def test_dead_node_ends_the_run(start, tmp_path: Path) -> None:
+def test_dead_node_ends_the_run(start_process, tmp_path: Path) -> None:
     """The cluster belongs to the run. The result names the node; the logs are kept."""
-    process = start("local", "run", "-v", options(tmp_path, f"echo here; {UNTIL_KILLED}"), "--agents", one(tmp_path))
+    process = start_process(
+        "local", "run", "-v", options(tmp_path, f"echo here; {UNTIL_KILLED}"), "--agents", one(tmp_path)
+    )
     running(process)
     (child,) = [pid for pid in children(process.pid) if "agent" in command_line(pid)]
 
@@ -114,7 +116,9 @@ def test_checkpoint_dir_is_relative_to_options_file(succeed, tmp_path: Path) -> 
     assert f"  written   model (6 bytes) in CHECKPOINT_DIR, {tmp_path}/models/new" in out
 
 
-def test_report_quotes_last_error_lines_of_failed_task(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_quotes_last_error_lines_of_failed_task(
+    run_process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without the secrets of the task."""
     monkeypatch.setenv("VALUE_OF_TOKEN", "known-to-few")
     command = WORKER_0.format("echo the cause is here: $TOKEN >&2; exit 4")
@@ -122,7 +126,7 @@ def test_report_quotes_last_error_lines_of_failed_task(run, tmp_path: Path, monk
     secrets = [{"source": "env:VALUE_OF_TOKEN", "env": "TOKEN"}]
     path.write_text(json.dumps({**json.loads(path.read_text()), "secrets": secrets}))
 
-    code, out, err = run("local", "run", path)
+    code, out, err = run_process("local", "run", path)
 
     assert 1 == code
     assert "    worker-0 | the cause is here: ********" in out
@@ -132,12 +136,12 @@ def test_report_quotes_last_error_lines_of_failed_task(run, tmp_path: Path, monk
 HUNGRY = "exec python -c 'import time; held = bytearray(300 << 20); {}'"
 
 
-def test_memory_is_enforced_if_asked(run, tmp_path: Path) -> None:
+def test_memory_is_enforced_if_asked(run_process, tmp_path: Path) -> None:
     """As on a cluster: a failure that counts, and never restart.fail_fast."""
     alone = {"parameter_server": {"count": 0}, "restart": {"max_failures": 1}}
     path = options(tmp_path, HUNGRY.format("time.sleep(1000)"), worker={"count": 1, "mem": 100}, **alone)
 
-    code, out, _ = run("local", "run", path, "--enforce-memory")
+    code, out, _ = run_process("local", "run", path, "--enforce-memory")
 
     assert 1 == code
     first = (
@@ -147,9 +151,9 @@ def test_memory_is_enforced_if_asked(run, tmp_path: Path) -> None:
     assert "  failed    2 times; failure 2, restart.max_failures is 1 in 3600 s\n" in out
 
 
-def test_exceeded_memory_is_noticed_at_the_end(run, tmp_path: Path) -> None:
+def test_exceeded_memory_is_noticed_at_the_end(run_process, tmp_path: Path) -> None:
     alone = {"parameter_server": {"count": 0}, "worker": {"count": 1, "mem": 100}}
-    code, out, _ = run("local", "run", options(tmp_path, HUNGRY.format("pass"), **alone))
+    code, out, _ = run_process("local", "run", options(tmp_path, HUNGRY.format("pass"), **alone))
 
     assert 0 == code, out
     assert re.search(
@@ -192,7 +196,7 @@ USAGE = "python -c 'import argparse; argparse.ArgumentParser(\"train.py\").parse
     ],
 )
 def test_program_that_can_never_run_ends_job(
-    run, tmp_path: Path, packed: str, command: str, launches: int, cause: str
+    run_process, tmp_path: Path, packed: str, command: str, launches: int, cause: str
 ) -> None:
     """After one launch of each task, or two with one exception; with one sentence."""
     folder = tmp_path / "program"
@@ -204,13 +208,13 @@ def test_program_that_can_never_run_ends_job(
     prefix = "" if service else f"{folder}/"
 
     path = options(tmp_path, command.format(prefix), service=service)
-    code, out, _ = run("local", "run", path, "--json")
+    code, out, _ = run_process("local", "run", path, "--json")
 
     report = json.loads(out)
     assert (1, "failed") == (code, report["state"])
     assert cause.format(prefix) in report["reason"].partition(" (restart.fail_fast)")[0]
     assert 1 == report["reason"].count("exit code")
-    record = json.loads(run("history", "show", "last", "--json")[1])
+    record = json.loads(run_process("history", "show", "last", "--json")[1])
     assert launches == max(Counter(item["task"] for item in record["launches"] if item["ended"]).values())
     assert seconds_to_the_end(record, launches) < 5
 
@@ -226,13 +230,15 @@ def seconds_to_the_end(record: dict[str, Any], launches: int) -> float:
 
 
 @pytest.mark.usefixtures("real_tensorflow")
-def test_program_for_tensorflow_1_ends_job_with_hint(run, tmp_path: Path) -> None:
+def test_program_for_tensorflow_1_ends_job_with_hint(run_process, tmp_path: Path) -> None:
     """After one launch of each of three tasks; the command of the hint is complete."""
     source = "import tensorflow as tf\nfrom tensorflow.examples.tutorials.mnist import input_data\n"
     (tmp_path / "train.py").write_text(source)
     sizes = {name: {"mem": 500} for name in ("worker", "parameter_server")}
 
-    code, out, error = run("local", "run", options(tmp_path, "python train.py", {"job_url": "train.py"}, **sizes))
+    code, out, error = run_process(
+        "local", "run", options(tmp_path, "python train.py", {"job_url": "train.py"}, **sizes)
+    )
 
     assert 1 == code, error
     assert "No module named 'tensorflow.examples' (train.py:2), exit code 1" in out.splitlines()[0]
@@ -240,7 +246,7 @@ def test_program_for_tensorflow_1_ends_job_with_hint(run, tmp_path: Path) -> Non
     assert hint is not None, out
     with runtime.create.make_context("create", hint[1].split()[2:]) as context:
         assert {"name": "tf1.15", "tensorflow": "1.15", "python": "3.7"}.items() <= context.params.items()
-    record = json.loads(run("history", "show", "last", "--json")[1])
+    record = json.loads(run_process("history", "show", "last", "--json")[1])
     assert ["ps-0", "worker-0", "worker-1"] == sorted(launch["task"] for launch in record["launches"])
     assert seconds_to_the_end(record, 1) < 5
 
@@ -260,7 +266,7 @@ SET = re.escape('add "environment": {"TF_USE_LEGACY_KERAS": "1"} to "service"')
 
 
 @pytest.mark.usefixtures("real_tensorflow")
-def test_keras_3_ends_job_with_remedy(run, tmp_path: Path) -> None:
+def test_keras_3_ends_job_with_remedy(run_process, tmp_path: Path) -> None:
     """After one launch of each worker, with TensorFlow 2.16 or newer."""
     pytest.importorskip("tf_keras")
     (tmp_path / "train.py").write_text(FIT)
@@ -268,13 +274,13 @@ def test_keras_3_ends_job_with_remedy(run, tmp_path: Path) -> None:
     sizes = {"parameter_server": {"count": 0}, "worker": {"mem": 500}}
     path = options(tmp_path, "python train.py", service=service, **sizes)
 
-    code, out, _ = run("local", "run", path)
+    code, out, _ = run_process("local", "run", path)
 
     first = out.splitlines()[0]
     sentence = rf"Model.fit of Keras 3\.\d+ does not work with MultiWorkerMirroredStrategy\. tf_keras .*: {SET}"
     assert 1 == code
     assert re.fullmatch(rf"small failed in [\d.]+ s: worker-\d: train.py:10: {sentence}, exit code 1", first), out
-    record = json.loads(run("history", "show", "last", "--json")[1])
+    record = json.loads(run_process("history", "show", "last", "--json")[1])
     assert ["worker-0", "worker-1"] == sorted(launch["task"] for launch in record["launches"])
 
 
@@ -297,7 +303,7 @@ train_step(30)
 
 
 @pytest.mark.parametrize("packed", ["zip", "none"])
-def test_crash_in_training_is_reported_once(run, tmp_path: Path, packed: str) -> None:
+def test_crash_in_training_is_reported_once(run_process, tmp_path: Path, packed: str) -> None:
     """With its restarts; the cause comes first, then where it happened."""
     folder = tmp_path / "program"
     folder.mkdir()
@@ -307,7 +313,7 @@ def test_crash_in_training_is_reported_once(run, tmp_path: Path, packed: str) ->
     prefix = "" if service else f"{folder}/"
 
     path = options(tmp_path, f"python {prefix}train.py", service=service, restart={"backoff": 0.0})
-    code, out, _ = run("local", "run", path)
+    code, out, _ = run_process("local", "run", path)
 
     first, failed, where = out.splitlines()[:3]
     assert 1 == code
@@ -319,21 +325,23 @@ def test_crash_in_training_is_reported_once(run, tmp_path: Path, packed: str) ->
     assert 1 == out.count("ValueError: ")
 
 
-def test_failed_fetch_is_explained(run, tmp_path: Path) -> None:
+def test_failed_fetch_is_explained(run_process, tmp_path: Path) -> None:
     """The reason is in plain words; the error output of the fetcher names the cause."""
     service = {"job_url": "http://127.0.0.1:9/train.py"}
 
-    code, out, _ = run("local", "run", options(tmp_path, "true", service=service, restart={"max_failures": 0}))
+    code, out, _ = run_process("local", "run", options(tmp_path, "true", service=service, restart={"max_failures": 0}))
 
     assert 1 == code
     assert re.match(r"small failed in [\d.]+ s: \S+ on \S+ failed: the agent cannot fetch the task's files: ", out)
     assert re.search(r"\| .*cannot fetch http://127.0.0.1:9/train.py: .*Connection refused", out)
 
 
-def test_killed_scheduler_is_restarted_and_continues(start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_scheduler_is_restarted_and_continues(
+    start_process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It gets only the variables of a service."""
     monkeypatch.setenv("LEAK", "1")
-    process = start("local", "run", options(tmp_path, UNTIL_KILLED), "--agents", one(tmp_path), "--json")
+    process = start_process("local", "run", options(tmp_path, UNTIL_KILLED), "--agents", one(tmp_path), "--json")
     first = scheduler_of(tmp_path)
     variables = environment(first)
     running_tasks = wait_until(lambda: len(logged(tmp_path, "is running")) == 3)
@@ -355,17 +363,17 @@ def test_killed_scheduler_is_restarted_and_continues(start, tmp_path: Path, monk
     assert 3 == len(logged(tmp_path, "is placed on"))
 
 
-def test_killed_command_leaves_no_scheduler(start, run, tmp_path: Path, kept) -> None:
+def test_killed_command_leaves_no_scheduler(start_process, run_process, tmp_path: Path, kept) -> None:
     """Mesos kills the tasks. The history shows the run as lost."""
-    process = start("local", "run", "-v", options(tmp_path, UNTIL_KILLED), "--dir", kept.directory)
+    process = start_process("local", "run", "-v", options(tmp_path, UNTIL_KILLED), "--dir", kept.directory)
     running(process)
     scheduler = ProcessId.of(scheduler_of(tmp_path))
-    (before,) = json.loads(run("history", "--json")[1])
+    (before,) = json.loads(run_process("history", "--json")[1])
 
     process.kill()
     process.wait(PATIENCE)
-    (after,) = json.loads(run("history", "--json")[1])
-    record = json.loads(run("history", "show", "last", "--json")[1])
+    (after,) = json.loads(run_process("history", "--json")[1])
+    record = json.loads(run_process("history", "show", "last", "--json")[1])
 
     assert ("running", "lost", after["id"]) == (before["state"], after["state"], before["id"])
     assert {"ps-0", "worker-0", "worker-1"} == {launch["task"] for launch in record["launches"]}
@@ -392,7 +400,7 @@ socket.create_connection((host, int(port)))
 """
 
 
-def test_late_parameter_server_uses_up_no_restarts(run, tmp_path: Path, kept) -> None:
+def test_late_parameter_server_uses_up_no_restarts(run_process, tmp_path: Path, kept) -> None:
     """The worker's errors do not count while its peer is not up."""
     (tmp_path / "train.py").write_text(LATE_PS)
     path = options(
@@ -403,7 +411,7 @@ def test_late_parameter_server_uses_up_no_restarts(run, tmp_path: Path, kept) ->
         restart={"max_failures": 2, "backoff": 0.05},
     )
 
-    code, out, err = run("local", "run", path, "--json", "--dir", kept.directory)
+    code, out, err = run_process("local", "run", path, "--json", "--dir", kept.directory)
 
     assert (0, "succeeded") == (code, json.loads(out)["state"]), err
     assert (tmp_path / "launches").stat().st_size >= 5

@@ -37,10 +37,10 @@ def wheel(tmp_path: Path) -> Path:
     return make_wheel(tmp_path / "marker-1.0-py3-none-any.whl", "HERE = 1\n")
 
 
-def test_runtime_is_created_once_and_completely(run, tmp_path: Path, wheel: Path) -> None:
+def test_runtime_is_created_once_and_completely(run_process, tmp_path: Path, wheel: Path) -> None:
     """Creation is idempotent, rejects other content, and leaves nothing on failure."""
-    made = run("runtime", "create", "mine", "--package", wheel, "--json")
-    again = run("runtime", "create", "mine", "--package", wheel, "--json")
+    made = run_process("runtime", "create", "mine", "--package", wheel, "--json")
+    again = run_process("runtime", "create", "mine", "--package", wheel, "--json")
 
     assert (0, 0) == (made[0], again[0]), made[2]
     first, second = json.loads(made[1]), json.loads(again[1])
@@ -48,24 +48,24 @@ def test_runtime_is_created_once_and_completely(run, tmp_path: Path, wheel: Path
     assert first == second
     subprocess.run([first["python"], "-c", "import marker"], check=True)
 
-    other = run("runtime", "create", "mine", "--package", "another")
+    other = run_process("runtime", "create", "mine", "--package", "another")
     assert (1, "") == other[:2]
     assert "`mine` already exists, on Python " in other[2]
     assert "but without TensorFlow" in other[2]
 
-    failed = run("runtime", "create", "broken", "--package", tmp_path / "none.whl")
+    failed = run_process("runtime", "create", "broken", "--package", tmp_path / "none.whl")
     assert (1, "") == failed[:2]
     assert "failed with exit code" in failed[2]
-    assert ["mine"] == [one["name"] for one in json.loads(run("runtime", "list", "--json")[1])]
+    assert ["mine"] == [one["name"] for one in json.loads(run_process("runtime", "list", "--json")[1])]
     assert not (tmp_path / "data" / "dcos-tensorflow" / "runtimes" / "broken").exists()
 
-    assert 0 == run("runtime", "remove", "mine")[0]
-    assert run("runtime", "list")[1].startswith("There are no runtimes yet.")
-    assert "unknown runtime `mine`; valid names: none" in run("runtime", "remove", "mine")[2]
+    assert 0 == run_process("runtime", "remove", "mine")[0]
+    assert run_process("runtime", "list")[1].startswith("There are no runtimes yet.")
+    assert "unknown runtime `mine`; valid names: none" in run_process("runtime", "remove", "mine")[2]
 
 
 @pytest.mark.parametrize("swallowed", [False, True])
-def test_packages_that_do_not_match_leave_nothing(run, tmp_path: Path, wheel: Path, swallowed: bool) -> None:
+def test_packages_that_do_not_match_leave_nothing(run_process, tmp_path: Path, wheel: Path, swallowed: bool) -> None:
     """pip accepts some pairs that cannot be imported together; some only log it."""
     source = "from marker import MISSING\n"
     if swallowed:
@@ -74,7 +74,7 @@ def test_packages_that_do_not_match_leave_nothing(run, tmp_path: Path, wheel: Pa
         )
     other = make_wheel(tmp_path / "other-1.0-py3-none-any.whl", source)
 
-    code, out, err = run("runtime", "create", "mine", "--package", wheel, "--package", other)
+    code, out, err = run_process("runtime", "create", "mine", "--package", wheel, "--package", other)
 
     assert (1, "") == (code, out)
     assert "  Processing" in err
@@ -83,7 +83,7 @@ def test_packages_that_do_not_match_leave_nothing(run, tmp_path: Path, wheel: Pa
     assert not (tmp_path / "data" / "dcos-tensorflow" / "runtimes" / "mine").exists()
 
 
-def test_package_is_built_against_the_runtime(run, tmp_path: Path, wheel: Path) -> None:
+def test_package_is_built_against_the_runtime(run_process, tmp_path: Path, wheel: Path) -> None:
     """Its setup finds the other packages, and the programs of the environment."""
     source = tmp_path / "own"
     source.mkdir()
@@ -95,23 +95,23 @@ def test_package_is_built_against_the_runtime(run, tmp_path: Path, wheel: Path) 
     )
     # Virtual environments of the newest Pythons lack these.
     tools = ["--package", "setuptools", "--package", "wheel"]
-    created = run("runtime", "create", "mine", "--package", wheel, *tools, "--build", source, "--json")
+    created = run_process("runtime", "create", "mine", "--package", wheel, *tools, "--build", source, "--json")
 
     assert 0 == created[0], created[2]
     made = json.loads(created[1])
     subprocess.run([made["python"], "-c", "import own; assert own.BUILT_WITH == 1"], check=True)
     assert [str(source)] == made["builds"]
-    assert str(source) in run("runtime", "list")[1]
-    assert "`mine` already exists" in run("runtime", "create", "mine", "--package", wheel)[2]
+    assert str(source) in run_process("runtime", "list")[1]
+    assert "`mine` already exists" in run_process("runtime", "create", "mine", "--package", wheel)[2]
 
 
-def test_incomplete_runtime_is_created_again(run, tmp_path: Path, wheel: Path, succeed) -> None:
+def test_incomplete_runtime_is_created_again(run_process, tmp_path: Path, wheel: Path, succeed) -> None:
     """A killed command leaves one."""
     half = tmp_path / "data" / "dcos-tensorflow" / "runtimes" / "mine"
     (half / "bin").mkdir(parents=True)
     (half / "rubbish").touch()
 
-    assert run("runtime", "list")[1].startswith("There are no runtimes yet.")
+    assert run_process("runtime", "list")[1].startswith("There are no runtimes yet.")
     out = succeed("runtime", "create", "mine", "--package", wheel)
     assert "mine is created" in out
     assert not (half / "rubbish").exists()
@@ -131,8 +131,8 @@ def test_incomplete_runtime_is_created_again(run, tmp_path: Path, wheel: Path, s
         (("--package", "six; rm -rf /"), "`six; rm -rf /`: invalid requirement; use a name such as numpy"),
     ],
 )
-def test_invalid_runtime_is_rejected_first(run, tmp_path: Path, arguments, reason: str) -> None:
-    code, out, err = run("runtime", "create", "mine", *arguments)
+def test_invalid_runtime_is_rejected_first(run_process, tmp_path: Path, arguments, reason: str) -> None:
+    code, out, err = run_process("runtime", "create", "mine", *arguments)
 
     assert (1, "") == (code, out)
     assert reason in err
@@ -140,21 +140,21 @@ def test_invalid_runtime_is_rejected_first(run, tmp_path: Path, arguments, reaso
     assert not (tmp_path / "data").exists()
 
 
-def test_missing_runtime_is_reported_with_its_option(run, tmp_path: Path) -> None:
+def test_missing_runtime_is_reported_with_its_option(run_process, tmp_path: Path) -> None:
     """Before a cluster is started."""
-    code, _, err = run("local", "run", options(tmp_path, service={"python": "runtime:gone"}))
+    code, _, err = run_process("local", "run", options(tmp_path, service={"python": "runtime:gone"}))
 
     assert 1 == code
     assert "service.python: unknown runtime `gone`; valid names: none" in err
 
 
 @pytest.mark.usefixtures("real_mesos")
-def test_options_name_a_runtime(run, tmp_path: Path, wheel, succeed) -> None:
+def test_options_name_a_runtime(run_process, tmp_path: Path, wheel, succeed) -> None:
     """`python` in the command is its interpreter; the executor keeps its own.
 
     Slow: pip makes an environment, and the job has a cluster of its own.
     """
-    made = json.loads(run("runtime", "create", "mine", "--package", wheel, "--json")[1])
+    made = json.loads(run_process("runtime", "create", "mine", "--package", wheel, "--json")[1])
     show = "python -c 'import marker, sys; print(sys.executable)'"
 
     path = options(tmp_path, WORKER_0.format(show), {"python": "runtime:mine"})

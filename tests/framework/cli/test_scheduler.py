@@ -7,14 +7,13 @@ import re
 import resource
 import shlex
 import shutil
-import subprocess
 from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
 
-from kit.commands import SMALL, SchedulerCommand, run_command
+from kit.commands import SMALL, SchedulerCommand, run_command, run_program
 from kit.waiting import PATIENCE, wait_until
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
 from mesos_local.agents import AgentSpec
@@ -264,7 +263,7 @@ def test_unit_is_valid(tmp_path: Path) -> None:
     copy = tmp_path / UNIT.name
     copy.write_text(UNIT.read_text().replace("/opt/dcos-tensorflow/bin/dcos-tensorflow", "/bin/true"))
 
-    result = subprocess.run(["systemd-analyze", "verify", copy], capture_output=True, text=True, check=False)
+    result = run_program("systemd-analyze", "verify", copy)
 
     assert (0, "") == (result.returncode, result.stdout + result.stderr)
 

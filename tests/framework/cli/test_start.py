@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kit.commands import ENVIRONMENT, command_line
+from kit.commands import ENVIRONMENT, command_line, run_program
 
 FULL = Path("/dev/full")
 #: Ctrl-C, when the module named first is loaded.
@@ -68,7 +68,7 @@ def full():
 def test_closed_standard_output_keeps_exit_code() -> None:
     """As in `... >&-`, here with an address without a server."""
     script = f'"{sys.executable}" -m tf_scheduler --url http://127.0.0.1:1 plan list >&-'
-    ended = subprocess.run(["sh", "-c", script], env=ENVIRONMENT, text=True, capture_output=True, check=False)
+    ended = run_program("sh", "-c", script, env=ENVIRONMENT)
 
     assert (3, True) == (ended.returncode, ended.stderr.startswith("http://127.0.0.1:1"))
 

@@ -61,12 +61,12 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str
 def command(invoke: Callable[..., tuple[int, str, str]]) -> Callable[..., tuple[int, str, str]]:
     """Run `dcos-tensorflow state ...`, which never prints the secret."""
 
-    def run(*arguments: object) -> tuple[int, str, str]:
+    def invoke_state(*arguments: object) -> tuple[int, str, str]:
         code, out, err = invoke("state", *arguments)
         assert SECRET not in out + err
         return code, out, err
 
-    return run
+    return invoke_state
 
 
 def live(address: str) -> dict[str, bytes]:

@@ -42,13 +42,15 @@ if own == "0":
 """
 
 
-def test_horovod_processes_meet_at_rank_0(start, tmp_path: Path) -> None:
+def test_horovod_processes_meet_at_rank_0(start_process, tmp_path: Path) -> None:
     """A stand-in for Horovod (real: tests/examples). Each task finds the fetched file."""
     (tmp_path / "meet.py").write_text(MEET)
     (tmp_path / "numbers.txt").write_text("1 2 3")
     service = {"strategy": "horovod", "job_url": "meet.py", "data": (tmp_path / "numbers.txt").as_uri()}
 
-    process = start("local", "run", "-v", "--json", options(tmp_path, f"{sys.executable} meet.py", service, **NO_PS))
+    process = start_process(
+        "local", "run", "-v", "--json", options(tmp_path, f"{sys.executable} meet.py", service, **NO_PS)
+    )
     out, err = process.communicate(timeout=PATIENCE)
 
     assert 0 == process.returncode, out + err
@@ -58,14 +60,14 @@ def test_horovod_processes_meet_at_rank_0(start, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("real_tensorflow")
-def test_tensorboard_stays_after_the_job(start, tmp_path: Path) -> None:
+def test_tensorboard_stays_after_the_job(start_process, tmp_path: Path) -> None:
     """Until the operator stops it. It is also available through the scheduler."""
     small = {"cpus": 0.1, "mem": 512, "port": 6006}
     service = {"strategy": "independent", "use_tensorboard": True, "command": "true"}
     finish = {"then": "keep_tensorboard", "keep_seconds": 0}
     sections = {**NO_PS, "tensorboard": small, "finish": finish}
 
-    process = start("local", "run", "-v", options(tmp_path, "true", service, **sections))
+    process = start_process("local", "run", "-v", options(tmp_path, "true", service, **sections))
     log = []
     address = kept = api = token = None
     for line in iter(process.stderr.readline, ""):

@@ -29,68 +29,70 @@ def job(go: Path, tmp_path: Path):
 
 
 @pytest.fixture
-def submitted(job: Path, run):
+def submitted(job: Path, run_process):
     """The job, which is cancelled at the end of the test."""
     yield job
-    if "small" in run("list")[1]:
-        run("cancel", "small", "--yes")
+    if "small" in run_process("list")[1]:
+        run_process("cancel", "small", "--yes")
 
 
 @pytest.mark.usefixtures("real_mesos")
-def test_detached_job_is_commanded_by_its_name(run, submitted: Path, go: Path) -> None:
+def test_detached_job_is_commanded_by_its_name(run_process, submitted: Path, go: Path) -> None:
     """As a job that another terminal shows."""
-    code, out, err = run("submit", submitted, "--detach", "--set", "worker.count=1")
+    code, out, err = run_process("submit", submitted, "--detach", "--set", "worker.count=1")
 
     assert 0 == code, err
     name, page = out.splitlines()
     assert "submitted small" == name
     wait_for(Path(f"{go}.worker-0"))
     assert not Path(f"{go}.worker-1").exists()
-    assert page == "page: " + run("open", "small", "--print")[1].strip()
-    assert "small" == run("list")[1].splitlines()[1].split()[0]
-    assert run("status", "small")[1].startswith("small  ")
-    assert 124 == run("wait", "small", "--timeout", "0")[0]
+    assert page == "page: " + run_process("open", "small", "--print")[1].strip()
+    assert "small" == run_process("list")[1].splitlines()[1].split()[0]
+    assert run_process("status", "small")[1].startswith("small  ")
+    assert 124 == run_process("wait", "small", "--timeout", "0")[0]
     go.write_text("3")
-    assert 1 == run("wait", "small")[0]
-    assert "worker-0 | step 3/10" in run("logs", "--run", "last")[1]
-    assert 1 == run("result", "--name", "small")[0]
+    assert 1 == run_process("wait", "small")[0]
+    assert "worker-0 | step 3/10" in run_process("logs", "--run", "last")[1]
+    assert 1 == run_process("result", "--name", "small")[0]
 
 
 @pytest.mark.usefixtures("real_mesos")
-def test_submit_refuses_the_name_of_a_running_job(run, submitted: Path, go: Path) -> None:
+def test_submit_refuses_the_name_of_a_running_job(run_process, submitted: Path, go: Path) -> None:
     """Commands find a detached job by its name only."""
-    assert 0 == run("submit", submitted, "--detach")[0]
+    assert 0 == run_process("submit", submitted, "--detach")[0]
 
-    code, out, err = run("submit", submitted, "--detach", "--json")
+    code, out, err = run_process("submit", submitted, "--detach", "--json")
 
     assert (1, 1) == (code, len(err.splitlines())), err
     assert "service.name: `small`: already in use by http://" in json.loads(out)["error"]["message"]
     assert "--name, or stop the service: `dcos-tensorflow cancel small`" in err
-    assert 0 == run("submit", submitted, "--detach", "--name", "other")[0]
+    assert 0 == run_process("submit", submitted, "--detach", "--name", "other")[0]
     go.write_text("0")
-    assert (0, 0) == (run("wait", "small")[0], run("wait", "other")[0])
+    assert (0, 0) == (run_process("wait", "small")[0], run_process("wait", "other")[0])
 
 
 @pytest.mark.usefixtures("real_mesos")
-def test_detached_job_survives_its_terminal(start, run, state_folder, submitted: Path, go: Path) -> None:
+def test_detached_job_survives_its_terminal(
+    start_process, run_process, state_folder, submitted: Path, go: Path
+) -> None:
     """All processes of the terminal get the signal, while `submit` still waits."""
     runs = state_folder / "runs"
-    submitting = start("submit", submitted, "--detach")
+    submitting = start_process("submit", submitted, "--detach")
     wait_until(lambda: any(runs.glob("small-*")), "the job has not started")
     os.killpg(submitting.pid, signal.SIGKILL)
     submitting.communicate(timeout=PATIENCE)
     wait_for(Path(f"{go}.worker-0"), Path(f"{go}.worker-1"))
 
-    assert (0, "small: stopped: SIGINT received\n") == run("cancel", "small", "--yes")[:2]
-    assert 4 == run("wait", "small")[0]
+    assert (0, "small: stopped: SIGINT received\n") == run_process("cancel", "small", "--yes")[:2]
+    assert 4 == run_process("wait", "small")[0]
 
 
 @pytest.mark.usefixtures("real_mesos")
-def test_submit_follows_as_local_run(run, job: Path, go: Path) -> None:
+def test_submit_follows_as_local_run(run_process, job: Path, go: Path) -> None:
     """With the exit code of the job; without a DC/OS."""
     go.write_text("1")
 
-    code, out, err = run("submit", job, "--json")
+    code, out, err = run_process("submit", job, "--json")
 
     assert (1, "small") == (code, json.loads(out)["service"]), err
 

@@ -212,13 +212,13 @@ def test_settings_are_stored(attempt, invoke, folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("real_mesos")
-def test_program_with_a_package_runs(run, folder: Path) -> None:
+def test_program_with_a_package_runs(run_process, folder: Path) -> None:
     """With its arguments; the stored options run again."""
     (folder / "lib.py").write_text("import os, sys\ndef show(): print(os.environ['SHARD_INDEX'], sys.argv[1:])\n")
     (folder / "train.py").write_text("import lib\nlib.show()\n")
 
-    tried = run("try", folder / "train.py", "--workers", "2", "--json", "--", "a b", "--x=1")
-    again = run("local", "run", "mnist-try.json", "--json")
+    tried = run_process("try", folder / "train.py", "--workers", "2", "--json", "--", "a b", "--x=1")
+    again = run_process("local", "run", "mnist-try.json", "--json")
 
     for code, out, error in (tried, again):
         assert (0, "succeeded") == (code, json.loads(out)["state"]), error
@@ -230,7 +230,7 @@ def test_program_with_a_package_runs(run, folder: Path) -> None:
 @pytest.mark.usefixtures("real_tensorflow")
 @pytest.mark.parametrize(("example", "strategy"), [("digits", "parameter_server"), ("pytorch_ddp", "pytorch_ddp")])
 def test_example_trains_without_options(
-    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, example: str, strategy: str
+    run_process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, example: str, strategy: str
 ) -> None:
     """Its tasks find each other, and the runtime has what it imports."""
     if example == "pytorch_ddp":
@@ -238,7 +238,7 @@ def test_example_trains_without_options(
     monkeypatch.chdir(tmp_path)
     program = Path(__file__).parents[3] / "examples" / example / "train.py"
 
-    code, out, error = run("try", program, "--json", "--", "--epochs", "2", "--target", "0")
+    code, out, error = run_process("try", program, "--json", "--", "--epochs", "2", "--target", "0")
 
     assert (0, "succeeded") == (code, json.loads(out)["state"]), error
     assert f": {strategy}, because train.py uses " in error

@@ -53,12 +53,12 @@ def _made() -> None:
         need(name, *content)
 
 
-def test_three_versions_of_tensorflow_train_together(run, start, tmp_path: Path) -> None:
+def test_three_versions_of_tensorflow_train_together(run_process, start_process, tmp_path: Path) -> None:
     """Each service sees its own TensorFlow, and all of them ran at the same time."""
     folder, meeting = ("--dir", tmp_path / "cluster"), tmp_path / "meeting"
     meeting.mkdir()
     (tmp_path / "train.py").write_text(PROGRAM)
-    code, _, err = run("local", "up", *folder)
+    code, _, err = run_process("local", "up", *folder)
     assert 0 == code, err
     try:
         jobs = {}
@@ -67,10 +67,10 @@ def test_three_versions_of_tensorflow_train_together(run, start, tmp_path: Path)
             shutil.copy(tmp_path / "train.py", tmp_path / name)
             service = {"name": name, "python": python, "job_url": "train.py"}
             path = options(tmp_path / name, f"python train.py {meeting}/up {name}", service, worker={"count": 1})
-            jobs[name] = start("local", "run", path, *folder, "--json")
+            jobs[name] = start_process("local", "run", path, *folder, "--json")
         outputs = {name: process.communicate(timeout=PATIENCE * 2) for name, process in jobs.items()}
     finally:
-        run("local", "down", *folder)
+        run_process("local", "down", *folder)
 
     seen = {}
     for name, (out, err) in outputs.items():

@@ -29,34 +29,34 @@ DOCUMENTS = pytest.mark.parametrize("document", WITHOUT_PROGRAM.values(), ids=WI
 
 
 @pytest.fixture
-def run(invoke, tmp_path: Path):
+def run_document(invoke, tmp_path: Path):
     """Run a command with a document as FILE; return exit code, output and errors."""
     path = tmp_path / "options.json"
 
-    def run(document, *arguments: str):
+    def run_document(document, *arguments: str):
         path.write_text(json.dumps(document))
         return invoke(*(str(path) if name == "FILE" else name for name in arguments))
 
-    return run
+    return run_document
 
 
 @DOCUMENTS
-def test_commands_accept_document_without_program(run, document: dict[str, Any]) -> None:
+def test_commands_accept_document_without_program(run_document, document: dict[str, Any]) -> None:
     """What the package installs."""
-    code, _, notices = run(document, "options", "validate", "FILE")
+    code, _, notices = run_document(document, "options", "validate", "FILE")
     assert (0, NOTICE) == (code, notices)
 
-    code, shown, notices = run(document, "options", "show", "FILE")
+    code, shown, notices = run_document(document, "options", "show", "FILE")
     assert (0, NOTICE, "") == (code, notices, json.loads(shown)["service"]["command"])
 
-    assert 0 == run(document, "options", "diff", "FILE", "FILE")[0]
-    assert 0 == run(document, "package", "render", "--options", "FILE")[0]
+    assert 0 == run_document(document, "options", "diff", "FILE", "FILE")[0]
+    assert 0 == run_document(document, "package", "render", "--options", "FILE")[0]
 
 
 @DOCUMENTS
-def test_scheduler_runs_check_job(run, document: dict[str, Any]) -> None:
+def test_scheduler_runs_check_job(run_document, document: dict[str, Any]) -> None:
     """From the app's variables and from a file alike, without an image."""
-    variables = json.loads(run(document, "package", "render", "--options", "FILE")[1])["env"]
+    variables = json.loads(run_document(document, "package", "render", "--options", "FILE")[1])["env"]
     received = to_document(variables)
 
     specs = [

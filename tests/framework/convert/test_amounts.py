@@ -1,11 +1,10 @@
 """Amounts and command lines of other systems."""
 
-import subprocess
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kit.commands import run_program
 from tf_scheduler.convert.tables import command_line, cores, hadoop_megabytes, megabytes, quantity, service_name
 
 
@@ -55,15 +54,15 @@ def test_shell_passes_words_unchanged(words) -> None:
     """Whatever quotes and blanks they have."""
     line = command_line(["printf", "%s\\0", *words, "end"])
 
-    out = subprocess.run(["sh", "-c", line], capture_output=True, check=True).stdout
+    out = run_program("sh", "-c", line, check=True).stdout
 
-    assert [*words, "end"] == out.decode().split("\0")[:-1]
+    assert [*words, "end"] == out.split("\0")[:-1]
 
 
 def test_kubernetes_references_become_shell_variables() -> None:
     """`$(A)` is replaced, `$$(A)` is not."""
     line = command_line(["echo", "$(A)/x y", "$$(A)"])
 
-    out = subprocess.run(["sh", "-c", line], capture_output=True, check=True, env={"A": "a b"}).stdout
+    out = run_program("sh", "-c", line, check=True, env={"A": "a b"}).stdout
 
-    assert "a b/x y $(A)\n" == out.decode()
+    assert "a b/x y $(A)\n" == out

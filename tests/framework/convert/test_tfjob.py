@@ -3,7 +3,6 @@
 import copy
 import json
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kit.commands import run_program
 from kit.options import load_spec
 from tf_executor.contract.payload import Payload
 from tf_executor.launch.environment import fill_placeholders, placeholders
@@ -320,10 +320,8 @@ def test_braces_in_a_command_are_not_replaced(name: str) -> None:
     line = convert_job_file(yaml.safe_dump(job).encode(), "it").options["worker"]["command"]
 
     payload = Payload("worker-0", "worker", 0, command=line, tf_config={})
-    out = subprocess.run(
-        ["sh", "-c", fill_placeholders(line, payload, "/sandbox")], capture_output=True, check=True
-    ).stdout
-    assert words == out.decode().splitlines()
+    out = run_program("sh", "-c", fill_placeholders(line, payload, "/sandbox"), check=True).stdout
+    assert words == out.splitlines()
     assert name in placeholders(payload, "/sandbox")
 
 

@@ -1,12 +1,13 @@
 """A deployed service, and both programs that ask it."""
 
-import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from builders import a_spec, declaring
 from dcos_command.main import main as dcos_main
+from kit.invocation import invoke_main
 from live_api import LiveApi
 from tf_scheduler.cli.main import main as own_main
 
@@ -18,36 +19,15 @@ def api():
         yield live
 
 
-class Result:
-    """Exit code, standard output and standard error."""
-
-    def __init__(self, code, captured) -> None:
-        self.code, self.out, self.err = code, captured.out, captured.err
-
-    @property
-    def json(self):
-        assert 0 == self.code, self.err
-        return json.loads(self.out)
-
-    @property
-    def lines(self):
-        assert 0 == self.code, self.err
-        return self.out.splitlines()
-
-
 @pytest.fixture
 def dcos(api, capsys: pytest.CaptureFixture[str]):
     """`dcos tensorflow --name=dev/digits ARGUMENTS`."""
 
-    def run(*arguments, **environment):
-        everything = {"DCOS_URL": api.url, "DCOS_DIR": "/nowhere", **environment}
-        try:
-            code = dcos_main(["tensorflow", "--name=dev/digits", *arguments], everything)
-        except SystemExit as end:
-            code = int(end.code or 0)
-        return Result(code, capsys.readouterr())
+    def invoke_dcos(*arguments, **environment):
+        main = partial(dcos_main, environment={"DCOS_URL": api.url, "DCOS_DIR": "/nowhere", **environment})
+        return invoke_main(main, capsys, "tensorflow", "--name=dev/digits", *arguments)
 
-    return run
+    return invoke_dcos
 
 
 @pytest.fixture
@@ -55,13 +35,7 @@ def own(api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     """`dcos-tensorflow ARGUMENTS`, with the scheduler's URL in the environment."""
     monkeypatch.setenv("DCOS_TENSORFLOW_URL", api.url)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as end:
-            own_main(arguments)
-        return Result(end.value.code, capsys.readouterr())
-
-    return run
+    return partial(invoke_main, own_main, capsys)
 
 
 @pytest.fixture(params=["dcos", "own"])

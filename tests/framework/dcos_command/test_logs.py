@@ -23,6 +23,7 @@ from dcos_command.errors import UnreachableError
 from dcos_command.main import root_group, run_command
 from dcos_command.output import render_lines
 from dcos_command.transport import ClusterConnection, ServerSentEvent
+from kit.commands import processes
 from simulation import send
 from simulation.world import play
 from tf_executor.contract.reports import Progress
@@ -120,19 +121,10 @@ def program(api, tmp_path: Path):
         "TERM": "xterm",
         "COLUMNS": "100",
     }
-    started = []
-
-    def start(module, *arguments, out=subprocess.PIPE):
-        process = subprocess.Popen([sys.executable, "-m", module, *arguments], env=environment, stdout=out)
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+    with processes() as start:
+        yield lambda module, *arguments, out=subprocess.PIPE: start(
+            sys.executable, "-m", module, *arguments, env=environment, stdout=out, text=False
+        )
 
 
 @pytest.mark.parametrize("module", ["dcos_command", "tf_scheduler"])

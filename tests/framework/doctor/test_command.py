@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -17,8 +16,10 @@ from typing import Any
 
 import pytest
 
-from kit.commands import ENVIRONMENT, run_command
+from kit.commands import ENVIRONMENT, run_command, run_program
 from kit.http_server import HttpServer, QuietHandler
+from kit.invocation import invoke_main
+from kit.namespaces import mount_namespace
 from mesos_local.agents import AgentSpec
 from mesos_local.host import spawn
 from mesos_local.record import ClusterRecord, ClusterSettings, NodeRecord
@@ -38,13 +39,11 @@ def doctor(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("DCOS_DIR", str(tmp_path / "dcos"))
 
-    def run(*arguments: object) -> tuple[int, Lines]:
-        with pytest.raises(SystemExit) as ended:
-            main(["doctor", "--json", *map(str, arguments)])
-        lines = json.loads(capsys.readouterr().out)["checks"]
-        return int(ended.value.code or 0), {line["check"]: line for line in lines}
+    def examine(*arguments: object) -> tuple[int, Lines]:
+        done = invoke_main(main, capsys, "doctor", "--json", *arguments)
+        return done.code, {line["check"]: line for line in json.loads(done.out)["checks"]}
 
-    return run
+    return examine
 
 
 def an_options_file(folder: Path, **service: str) -> Path:
@@ -68,10 +67,9 @@ def test_this_machine_is_checked_without_arguments(doctor) -> None:
 
 def test_machine_without_cluster_has_one_line_for_the_others(capsys: pytest.CaptureFixture[str]) -> None:
     """The last one; the lines of this machine come first."""
-    with pytest.raises(SystemExit):
-        main(["doctor"])
+    done = invoke_main(main, capsys, "doctor")
 
-    *_, disk, python, libraries, training, gpus, unchecked, summary = capsys.readouterr().out.splitlines()
+    *_, disk, python, libraries, training, gpus, unchecked, summary = done.lines
 
     assert [True] * 3 == ["disk space" in disk, "Python" in python, "libraries" in libraries]
     assert "this Python: TensorFlow 2." in training
@@ -123,19 +121,17 @@ def test_answer_of_another_server_is_none(doctor, status: int, body: bytes, head
     ["", " ", ":::", "a:b", "10.0.0.1:5050\n", "10.0.\n0.1:5050", "a b:5050", "h\u00f6st", "ftp://x", "zk://"],
 )
 def test_invalid_master_is_wrong_usage(address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["doctor", "--master", address])
+    done = invoke_main(main, capsys, "doctor", "--master", address)
 
-    assert 2 == ended.value.code
-    assert "invalid address; expected host:port, several with commas, or zk://" in capsys.readouterr().err
+    assert 2 == done.code
+    assert "invalid address; expected host:port, several with commas, or zk://" in done.err
 
 
 def test_password_of_invalid_master_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["doctor", "--master", "http://user:password@host:5050"])
+    done = invoke_main(main, capsys, "doctor", "--master", "http://user:password@host:5050")
 
-    assert "`host:5050`" in (error := capsys.readouterr().err)
-    assert "password" not in error
+    assert "`host:5050`" in done.err
+    assert "password" not in done.err
 
 
 def test_red_line_wins_over_missing_answer(doctor, tmp_path: Path) -> None:
@@ -157,11 +153,10 @@ def test_agents_have_their_own_interpreters(doctor, tmp_path: Path) -> None:
 def test_invalid_options_are_reported_as_usual(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "options.json").write_text('{"service": {"comand": "x"}}')
 
-    with pytest.raises(SystemExit) as ended:
-        main(["doctor", "--options", str(tmp_path / "options.json")])
+    done = invoke_main(main, capsys, "doctor", "--options", tmp_path / "options.json")
 
-    assert 1 == ended.value.code
-    assert "service.comand: unknown option" in capsys.readouterr().err
+    assert 1 == done.code
+    assert "service.comand: unknown option" in done.err
 
 
 @pytest.mark.parametrize(
@@ -312,7 +307,7 @@ def test_local_file_counts_on_a_local_cluster(tmp_path: Path) -> None:
 
 
 def statuses(command: list[str], **variables: str) -> Lines:
-    done = subprocess.run(command, env=ENVIRONMENT | variables, capture_output=True, text=True, check=False)
+    done = run_program(*command, env=ENVIRONMENT | variables)
     assert done.stdout, done.stderr
     return {line["check"]: line for line in json.loads(done.stdout)["checks"]}
 
@@ -321,13 +316,10 @@ def test_full_disk_is_red(tmp_path: Path) -> None:
     """Of temporary files, on a tmpfs of 16 MB."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    private = ["unshare", "--mount", "--propagation", "private"]
-    if subprocess.run([*private, "mount", "-t", "tmpfs", "tmpfs", str(disk)], capture_output=True).returncode:
-        pytest.skip("mounting a tmpfs in a mount namespace of its own needs root")
     script = 'mount -t tmpfs -o size=16m tmpfs "$TMPDIR" && exec "$@"'
     command = ["sh", "-c", script, "sh", sys.executable, "-m", "tf_scheduler", "doctor", "--json"]
 
-    lines = statuses([*private, *command], TMPDIR=str(disk), XDG_STATE_HOME=str(tmp_path / "state"))
+    lines = statuses([*mount_namespace(disk), *command], TMPDIR=str(disk), XDG_STATE_HOME=str(tmp_path / "state"))
 
     assert "red" == lines["disk"]["status"]
     assert str(disk) in lines["disk"]["message"]

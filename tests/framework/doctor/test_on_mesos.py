@@ -17,7 +17,7 @@ import pytest
 
 from chaos.master_proxy import Calls, MasterProxy
 from http_scheduler import HttpScheduler
-from kit.commands import ENVIRONMENT, SMALL, SchedulerCommand, run_command
+from kit.commands import ENVIRONMENT, SMALL, SchedulerCommand, run_command, run_program
 from kit.freezing import frozen
 from kit.shared import SharedServers
 from kit.waiting import wait_until
@@ -82,7 +82,7 @@ def cluster(real_mesos: None, module_servers: SharedServers) -> LocalCluster:
 
 
 @pytest.fixture
-def start(cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[..., SchedulerCommand]]:
+def start_service(cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[..., SchedulerCommand]]:
     """Start a service; at the end kill its scheduler and tear its framework down."""
     commands: list[SchedulerCommand] = []
 
@@ -172,11 +172,13 @@ def test_agents_before_installation(doctor: Doctor, cluster: LocalCluster, tmp_p
     assert ("green", "green", 0) == (statuses["executor_login"], statuses["isolation"], code)
 
 
-def test_service_next_to_others(doctor: Doctor, cluster: LocalCluster, start: Callable[..., SchedulerCommand]) -> None:
+def test_service_next_to_others(
+    doctor: Doctor, cluster: LocalCluster, start_service: Callable[..., SchedulerCommand]
+) -> None:
     """Open state, open API, another framework of the same name and user; then closed."""
     state = f"zk://{cluster.zookeeper.address}"
     service = {"name": "test", "user": USER}
-    first = start(service=service, scheduler={"state": state})
+    first = start_service(service=service, scheduler={"state": state})
     wait_until(lambda: runs(first, 2))
     wait_until(lambda: first.request("/v1/state/frameworkId").json)
     hostname = first.request("/v1/tasks/worker-0").json["hostname"]
@@ -197,13 +199,13 @@ def test_service_next_to_others(doctor: Doctor, cluster: LocalCluster, start: Ca
     stop(first, cluster)
     password = f"zk://tf:secret@{cluster.zookeeper.address}/closed"
     api = {"authentication": "auto", "write_token": "env:TOKEN"}
-    second = start(service=service, scheduler={"state": password}, api=api, variables={"TOKEN": "t" * 20})
+    second = start_service(service=service, scheduler={"state": password}, api=api, variables={"TOKEN": "t" * 20})
     statuses = doctor("--url", url(second), "--token", "t" * 20)
     assert ("green", "green") == (statuses["zookeeper_acl"], statuses["open_api"]), doctor.lines
 
 
 def test_calls_launches_and_clock_of_service(
-    doctor: Doctor, cluster: LocalCluster, start: Callable[..., SchedulerCommand], tmp_path: Path
+    doctor: Doctor, cluster: LocalCluster, start_service: Callable[..., SchedulerCommand], tmp_path: Path
 ) -> None:
     """Only the scheduler knows; each condition is caused, and ends."""
     clock = tmp_path / "clock"
@@ -211,7 +213,7 @@ def test_calls_launches_and_clock_of_service(
     paths = os.pathsep.join([str(CLOCK), *sys.path])
     once = f"[ $TASK_NAME = worker-1 ] && mkdir {tmp_path}/failed 2>/dev/null && kill -KILL $PPID; exec sleep 1000"
     with MasterProxy(cluster.master.address) as proxy:
-        command = start(
+        command = start_service(
             proxy.address,
             {"PYTHONPATH": paths, "CHAOS_CLOCK": str(clock)},
             service={"name": "unit", "user": USER, "command": once, "strategy": "independent"},
@@ -267,17 +269,17 @@ def test_clock_of_this_machine(doctor: Doctor, cluster: LocalCluster, tmp_path: 
 
 @pytest.mark.parametrize("days", [3, 400])
 def test_certificate_and_secrets(
-    doctor: Doctor, start: Callable[..., SchedulerCommand], tmp_path: Path, days: int
+    doctor: Doctor, start_service: Callable[..., SchedulerCommand], tmp_path: Path, days: int
 ) -> None:
     """A certificate that expires soon is red, as are secrets over http."""
     extension = "subjectAltName=DNS:localhost,IP:127.0.0.1"
     request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout key.pem -out cert.pem -subj /CN=tf"
     command = ["openssl", *request.split(), "-days", str(days), "-addext", extension]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    run_program(*command, cwd=tmp_path, check=True)
     files = {"certificate_file": str(tmp_path / "cert.pem"), "key_file": str(tmp_path / "key.pem")}
     authority = {"DCOS_TENSORFLOW_CA_FILE": files["certificate_file"]}
 
-    service = start(api=files)
+    service = start_service(api=files)
 
     statuses = doctor("--url", f"https://127.0.0.1:{service.port}", **authority)
     assert ("green" if days > 30 else "red") == statuses["tls"], doctor.message("tls")

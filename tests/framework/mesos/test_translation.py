@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import a_job, a_record, a_spec, an_offer, needs, ports, scalar
+from kit.commands import run_program
 from tf_executor.contract.payload import RENEW_SECRETS
 from tf_executor.contract.states import TaskState
 from tf_scheduler.core.launch.launch import accepts, payload_of, plan_launches
@@ -234,9 +235,9 @@ def test_bundle_with_digest_is_checked_before_it_runs(tmp_path: Path) -> None:
     launch = effects.Launch(a_record(a_spec(), "worker-0"), (), (), executor, (), 31000, 5.0, b"")
     command = ["/bin/sh", "-c", encode.executor_info(launch, "fw-1")["command"]["value"]]
 
-    good = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    good = run_program(*command, cwd=tmp_path)
     bundle.write_bytes(b"print(")
-    bad = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    bad = run_program(*command, cwd=tmp_path)
 
     assert (0, f"-I -S {bundle.name}\n", "") == (good.returncode, good.stdout, good.stderr)
     actual = hashlib.sha256(b"print(").hexdigest()
@@ -256,7 +257,7 @@ def test_digest_that_cannot_be_read_is_not_wrong(tmp_path: Path, lack: str) -> N
     command = ["/bin/sh", "-c", f"{digest_check('e.pyz', 'a' * 64)}echo started"]
     variables = {"PATH": os.environ["PATH"] if lack == "file" else str(tmp_path)}
 
-    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
+    done = run_program(*command, cwd=tmp_path, env=variables)
 
     assert (1, "") == (done.returncode, done.stdout)
     assert done.stderr.endswith("cannot compute the SHA-256 digest of e.pyz: sha256sum failed\n")
@@ -274,13 +275,13 @@ def test_command_starts_in_sandbox(tmp_path: Path) -> None:
     launch = effects.Launch(a_record(a_spec(), "worker-0"), (), (), executor, (), 31000, 5.0, b"")
     command = ["/bin/sh", "-c", encode.executor_info(launch, "fw-1")["command"]["value"]]
 
-    def run(sandbox: Path) -> subprocess.CompletedProcess[str]:
+    def run_in(sandbox: Path) -> subprocess.CompletedProcess[str]:
         variables = {"PATH": os.environ["PATH"], "MESOS_SANDBOX": str(sandbox)}
-        return subprocess.run(command, cwd="/", env=variables, capture_output=True, text=True, check=False)
+        return run_program(*command, cwd="/", env=variables)
 
-    done = run(sandbox)
+    done = run_in(sandbox)
     assert (0, f"{sandbox}\ntrue", "") == (done.returncode, done.stdout, done.stderr)
-    lost = run(tmp_path / "missing")
+    lost = run_in(tmp_path / "missing")
     assert "missing" in lost.stderr
     assert lost.returncode not in (0, 65)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kit.commands import run_program
 from mesos_client.credentials import Credentials, Tls
 from mesos_client.masters import Detector, Leader, ZooKeeperUrl, decode_leader, leading_candidate
 from mesos_client.results import DriverDisconnected, NotConnected
@@ -179,7 +179,5 @@ from mesos_client.scheduler import SchedulerDriver
 SchedulerDriver({{}}, {master!r}, on_event=print, on_state=print)
 print("kazoo" in sys.modules)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT / "framework", check=True
-    )
+    done = run_program(sys.executable, "-c", program, cwd=ROOT / "framework", check=True)
     assert expected == done.stdout.strip()

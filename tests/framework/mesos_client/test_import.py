@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 
 import pytest
 
+from kit.commands import run_program
 from wire.client import ROOT
 
 IMPORTS = "import mesos_client.scheduler, mesos_client.executor"
@@ -15,14 +15,7 @@ IMPORTS = "import mesos_client.scheduler, mesos_client.executor"
 
 def python(program: str) -> str:
     """Run `program` in a fresh interpreter; return what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        cwd=ROOT / "framework",
-        timeout=60,
-        check=False,
-    )
+    done = run_program(sys.executable, "-c", program, cwd=ROOT / "framework", timeout=60)
     return (done.stdout + done.stderr).strip()
 
 

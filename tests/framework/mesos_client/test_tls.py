@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kit.commands import run_program
 from mesos_client.credentials import BasicCredentials, Tls
 from mesos_client.executor import AgentEnvironment, ExecutorDriver
 from mesos_client.http import HttpRequest, TransportError
@@ -121,11 +122,10 @@ def test_unusable_tls_files_are_named(tls, named) -> None:
 
 def test_encrypted_key_is_rejected_without_prompt(certificates) -> None:
     """OpenSSL would ask the terminal, and a service has none."""
-    import subprocess
 
     locked = certificates.folder / "locked.key"
     command = ["openssl", "pkey", "-in", certificates.client[1], "-aes256", "-passout", "pass:secret", "-out", locked]
-    subprocess.run(command, check=True, capture_output=True)
+    run_program(*command, check=True)
     with pytest.raises(ValueError, match=r"locked\.key"):
         Transport(Tls(True, (certificates.client[0], str(locked))))
 

@@ -167,11 +167,11 @@ def test_endless_head_ends_call(transport) -> None:
 def test_call_is_sent_at_the_limit_of_threads(transport, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a container, for example."""
 
-    def start(_thread: threading.Thread) -> None:
+    def refuse_to_start(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     with Peer(on_call=status(200, b"{}")) as peer:
-        monkeypatch.setattr(threading.Timer, "start", start)
+        monkeypatch.setattr(threading.Timer, "start", refuse_to_start)
         assert b"{}" == transport.post(request_to(peer, CALL)).body
 
 

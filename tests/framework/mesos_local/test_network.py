@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from kit.commands import run_program
 from mesos_local.network import _relay, task_names, without_extensions
 from mesos_local.node import node_command
 
@@ -84,6 +85,6 @@ def test_used_port_is_named_in_one_sentence(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         command = node_command("network", str(tmp_path), "1", f"master={port}")
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = run_program(*command)
 
     assert (1, f"port 127.0.0.1:{port} cannot be used: Address already in use\n") == (done.returncode, done.stderr)

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from kit.commands import run_program
 from mesos_local import cluster, helper_main, host
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
@@ -177,7 +178,7 @@ def test_orphans_exclude_this_process(tmp_path: Path, monkeypatch: pytest.Monkey
     )
     environment = {"MESOS_DIRECTORY": str(tmp_path), "PYTHONPATH": ":".join(sys.path)}
     command = [sys.executable, "-c", program, str(tmp_path)]
-    assert b"alive\n" == subprocess.run(command, env=environment, check=True, capture_output=True).stdout
+    assert "alive\n" == run_program(*command, env=environment, check=True).stdout
 
 
 def test_foreign_folder_is_not_emptied(tmp_path: Path) -> None:

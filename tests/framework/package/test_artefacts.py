@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from kit.commands import run_program
 from kit.interpreters import interpreters, library_path
 from tf_scheduler import __version__
 from tf_scheduler.cli.commands.package import package
@@ -28,27 +29,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory):
     return target / universe.ARTEFACTS
 
 
-def run(program, *arguments, **environment):
+def run_alone(program, *arguments, **environment):
     """Alone: no site-packages, nothing of this project in the environment."""
     command = [sys.executable, "-I", "-S", program, *arguments]
-    return subprocess.run(
-        command, env={"PATH": os.environ["PATH"], **environment}, capture_output=True, text=True, check=False
-    )
+    return run_program(*command, env={"PATH": os.environ["PATH"], **environment})
 
 
 def test_digests_match_the_files(folder) -> None:
     """As `sha256sum --check` reads them."""
-    result = subprocess.run(
-        ["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=folder, capture_output=True, check=False
-    )
+    result = run_program("sha256sum", "--check", "--strict", "SHA256SUMS", cwd=folder)
 
-    assert (0, b"") == (result.returncode, result.stderr)
+    assert (0, "") == (result.returncode, result.stderr)
     listed = {line.split()[1] for line in (folder / "SHA256SUMS").read_text().splitlines()}
     assert {path.name for path in folder.iterdir()} - {"SHA256SUMS"} == listed
 
 
 def test_scheduler_file_runs_alone(folder) -> None:
-    result = run(folder / artefacts.SCHEDULER, "run", SERVICE_COMMAND="true", HOST="127.0.0.1")
+    result = run_alone(folder / artefacts.SCHEDULER, "run", SERVICE_COMMAND="true", HOST="127.0.0.1")
 
     assert (1, "") == (result.returncode, result.stdout)
     assert "PORT_API: must be the port of the HTTP API, 1 to 65535, not ''" in result.stderr
@@ -57,7 +54,7 @@ def test_scheduler_file_runs_alone(folder) -> None:
 
 def test_scheduler_file_reports_all_invalid_options(folder) -> None:
     """The command line of the Marathon app redirects them to the sandbox's stdout."""
-    result = run(folder / artefacts.SCHEDULER, "run", WORKER_COUNT="many", WORKER_CPUS="-1")
+    result = run_alone(folder / artefacts.SCHEDULER, "run", WORKER_COUNT="many", WORKER_CPUS="-1")
 
     assert 1 == result.returncode
     assert "worker.count: " in result.stderr
@@ -111,7 +108,7 @@ def test_scheduler_file_runs_or_refuses_on_each_python(folder, python: Path) -> 
     """The installed libraries decide which one is the oldest that it runs on."""
     minimum, version = artefacts.scheduler_python(), tuple(map(int, python.name.removeprefix("python").split(".")))
     command = [python, "-I", "-S", folder / artefacts.SCHEDULER, "--version"]
-    result = subprocess.run(command, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=False)
+    result = run_program(*command, env={"PATH": os.environ["PATH"]})
 
     if version >= minimum:
         assert (0, f"tensorflow-scheduler, version {__version__}\n", "") == (
@@ -234,11 +231,11 @@ def test_changed_artefact_does_not_start(folder, tmp_path: Path) -> None:
     bundle.write_bytes((folder / artefacts.SCHEDULER).read_bytes())
     command = ["/bin/sh", "-c", app["cmd"]]
 
-    good = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    good = run_program(*command, cwd=tmp_path)
     changed = bytearray(bundle.read_bytes())
     changed[len(changed) // 2] ^= 1
     bundle.write_bytes(changed)
-    bad = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    bad = run_program(*command, cwd=tmp_path)
 
     assert (0, "tensorflow-scheduler.pyz run\n", "") == (good.returncode, good.stdout, good.stderr)
     actual, expected = artefacts.sha256(changed), digests[artefacts.SCHEDULER]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from kit.commands import run_program
 
 PAGE = Path(__file__).parents[3] / "docs" / "tutorials" / "on-a-cluster.md"
 _SHELL = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -33,9 +34,7 @@ def test_page_makes_package_options_and_app(tmp_path: Path) -> None:
     outputs = {}
     typed = [line for line in commands if line.startswith("build/bin/dcos-tensorflow") and not line.startswith(_ONLINE)]
     for line in typed:
-        done = subprocess.run(
-            ["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240
-        )
+        done = run_program("bash", "-c", line, cwd=tmp_path, timeout=240)
         assert 0 == done.returncode, f"{line}\n{done.stderr}"
         outputs[line.split()[1:3][-1]] = done.stdout
         if "options init" in line:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from kit.commands import run_program
 from own_runtimes import need_tensorflow_1, python_of, python_with_tensorflow
 
 pytestmark = pytest.mark.usefixtures("real_versions")
@@ -51,6 +51,6 @@ def test_tensorflow_has_documented_file_systems(version: str) -> None:
         need_tensorflow_1()
     python = python_of("test-1.15") if version == "1.15" else python_with_tensorflow(version)
 
-    result = subprocess.run([python, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    result = run_program(python, "-c", PROGRAM, check=True)
 
     assert documented()[version] == json.loads(result.stdout)

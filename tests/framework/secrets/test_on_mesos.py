@@ -27,7 +27,7 @@ from typing import Any
 import pytest
 
 from kit.certificates import Certificates
-from kit.commands import ENVIRONMENT, run_command, scheduler_environment, start_scheduler
+from kit.commands import ENVIRONMENT, run_command, run_program, scheduler_environment, start_scheduler
 from kit.http_server import HttpServer, QuietHandler
 from kit.waiting import wait_until
 from mesos_client.scheduler import SchedulerDriver
@@ -418,9 +418,9 @@ def sandbox_of(cluster: LocalCluster, one: SecretScheduler) -> Path:
 
 def search_as_owner(folder: Path) -> set[str]:
     """Where the user of the task finds its secrets: the control of the search."""
-    command = [PYTHON, "-I", str(folder / "search.py")]
+    command = [PYTHON, "-I", folder / "search.py"]
     identity: Any = {"user": OWNER, "group": pwd.getpwnam(OWNER).pw_gid, "extra_groups": []} if IS_ROOT else {}
-    run = subprocess.run(command, input=masked(FORMS).encode(), capture_output=True, check=True, cwd="/", **identity)
+    run = run_program(*command, input=masked(FORMS), check=True, cwd="/", **identity)
     return {kind for kind, _, _ in json.loads(run.stdout)["found"]}
 
 

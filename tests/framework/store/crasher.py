@@ -51,7 +51,7 @@ def die_at_byte(limit: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
 
-def run(file: Path, kind: str, point: int) -> None:
+def write_until_crash(file: Path, kind: str, point: int) -> None:
     if kind == "statement":
         die_before_statement(point)
     store = SqliteStore(file, "tensorflow")
@@ -72,7 +72,7 @@ def main(folder: Path, kind: str, *points: str) -> None:
         for number in apply_transactions(store, folder / "state.acknowledged", itertools.count(1)):
             print(number, flush=True)
     for point in points:
-        print(run_in_child(partial(run, folder / f"{point}.db", kind, int(point))), flush=True)
+        print(run_in_child(partial(write_until_crash, folder / f"{point}.db", kind, int(point))), flush=True)
 
 
 if __name__ == "__main__":

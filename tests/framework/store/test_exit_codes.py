@@ -33,7 +33,7 @@ def rows() -> dict[str, int]:
     return {reason: int(code) for reason, code, *_ in cells if code.isdecimal()}
 
 
-def start(file: Path) -> None:
+def load_and_write(file: Path) -> None:
     """Load the state as a scheduler does when it starts, and write to it."""
     with closing(SqliteStore(file, "tf", busy_timeout=0.01)) as store:
         restore(a_spec(), store)
@@ -58,15 +58,15 @@ def leadership_is_lost(_: Path, __: Patch) -> None:
 def state_is_changed(file: Path, _: Patch) -> None:
     with closing(SqliteStore(file, "tf")) as first:
         first.load()
-        start(file)
+        load_and_write(file)
         first.apply([Put("a", b"2")])
 
 
 def file_is_locked(file: Path, _: Patch) -> None:
-    start(file)
+    load_and_write(file)
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        start(file)
+        load_and_write(file)
 
 
 def system_error(number: int) -> Callable[[Path, Patch], None]:
@@ -76,7 +76,7 @@ def system_error(number: int) -> Callable[[Path, Patch], None]:
 
         with patch.context() as patched:
             patched.setattr(os, "open", refuse)
-            start(file)
+            load_and_write(file)
 
     return fail
 
@@ -90,22 +90,22 @@ def file_is_removed(file: Path, _: Patch) -> None:
 
 
 def path_is_a_folder(file: Path, _: Patch) -> None:
-    start(file.parent)
+    load_and_write(file.parent)
 
 
 def file_is_foreign(file: Path, _: Patch) -> None:
     file.write_bytes(b"no database " * 1000)
-    start(file)
+    load_and_write(file)
 
 
 def value_is_damaged(file: Path, _: Patch) -> None:
     store_value(file, id="another framework")
-    start(file)
+    load_and_write(file)
 
 
 def value_is_newer(file: Path, _: Patch) -> None:
     store_value(file, schema=records.SCHEMA + 1)
-    start(file)
+    load_and_write(file)
 
 
 def zookeeper_denies(_: Path, __: Patch) -> None:

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from kit.commands import ENVIRONMENT
+from kit.commands import ENVIRONMENT, run_program
+from kit.namespaces import mount_namespace
 from tf_scheduler.store import sqlite
 from tf_scheduler.store.interface import (
     Put,
@@ -211,11 +212,7 @@ print(stored > 0, before["a"] == after["a"] == b"%d" % stored)
 
 def run_with_mounts(program: str, folder: Path) -> tuple[str, str]:
     """Run it in a mount namespace of its own; return output and errors."""
-    private = ["unshare", "--mount", "--propagation", "private"]
-    if subprocess.run([*private, "mount", "-t", "tmpfs", "tmpfs", str(folder)], capture_output=True).returncode:
-        pytest.skip("mounting a tmpfs in a mount namespace of its own needs root")
-    command = [*private, sys.executable, "-c", program, str(folder)]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
+    done = run_program(*mount_namespace(folder), sys.executable, "-c", program, folder, env=ENVIRONMENT)
     return done.stdout, done.stderr
 
 

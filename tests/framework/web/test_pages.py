@@ -1,7 +1,6 @@
 """The page's files: access and security headers."""
 
 import re
-import subprocess
 import sys
 from importlib import resources
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 from asgi_client import ask
 from kit.api import registered
+from kit.commands import run_program
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.api.views.base import Snapshot
@@ -92,6 +92,6 @@ def test_one_file_scheduler_contains_page(tmp_path: Path) -> None:
     program = f"from tf_scheduler.web.pages import pages; {names}"
 
     # -S: nothing that is installed here.
-    run = subprocess.run([sys.executable, "-S", "-c", program], env={"PYTHONPATH": str(bundle)}, capture_output=True)
+    run = run_program(sys.executable, "-S", "-c", program, env={"PYTHONPATH": str(bundle)})
 
-    assert sorted([*FILES, "states.js"]) == run.stdout.decode().split(), run.stderr.decode()
+    assert sorted([*FILES, "states.js"]) == run.stdout.split(), run.stderr

@@ -19,6 +19,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from builders import a_job, a_spec, a_status, with_fields
+from kit.commands import run_program
 from kit.http_server import HttpServer, QuietHandler
 from kit.waiting import wait_until
 from live_api import LiveApi
@@ -215,7 +216,7 @@ writer.close()
 
 def test_real_tensorboard_works_in_sandbox(chromium, tmp_path: Path) -> None:
     """Its origin is opaque: no storage, and each request to its own server needs CORS."""
-    subprocess.run([sys.executable, "-c", EVENTS, str(tmp_path)], check=True, capture_output=True)
+    run_program(sys.executable, "-c", EVENTS, tmp_path, check=True)
     (port,) = free_ports(1)
     words = ["-m", "tensorboard.main", "--logdir", str(tmp_path), "--host", "127.0.0.1", "--port", str(port)]
     board = subprocess.Popen([sys.executable, *words], stderr=subprocess.DEVNULL)

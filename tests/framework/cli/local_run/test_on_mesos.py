@@ -64,10 +64,10 @@ def status_of(address, method, path, headers):
 
 
 @pytest.mark.usefixtures("real_mesos")
-def test_local_run_obeys_only_its_own_user(start, asked, state_folder, tmp_path: Path) -> None:
+def test_local_run_obeys_only_its_own_user(start_process, asked, state_folder, tmp_path: Path) -> None:
     """Other users could run any program as this one. Commands find the token."""
     marker = tmp_path / "up"
-    process = start("local", "run", "-v", options(tmp_path, PROGRAM.format(marker=marker)))
+    process = start_process("local", "run", "-v", options(tmp_path, PROGRAM.format(marker=marker)))
     wait_for(*(Path(f"{marker}.{task}") for task in ("ps-0", "worker-0", "worker-1")))
     pages = (re.search(r"^\S+ page: http://(\S+)/#token=(\S+)", line) for line in iter(process.stderr.readline, ""))
     address, token = next(filter(None, pages)).groups()
@@ -94,11 +94,11 @@ def test_local_run_obeys_only_its_own_user(start, asked, state_folder, tmp_path:
 
 
 @pytest.mark.usefixtures("real_browser")
-def test_printed_address_opens_the_page(start, tmp_path: Path) -> None:
+def test_printed_address_opens_the_page(start_process, tmp_path: Path) -> None:
     """With the token of the run, as a user copies it."""
     ours, theirs = pty.openpty()
     streams = {"stdin": subprocess.DEVNULL, "stdout": theirs, "stderr": theirs}
-    process = start("local", "run", options(tmp_path, "exec sleep 1000"), **streams)
+    process = start_process("local", "run", options(tmp_path, "exec sleep 1000"), **streams)
     os.close(theirs)
     output, address = b"", None
     while address is None:
@@ -115,10 +115,10 @@ def test_printed_address_opens_the_page(start, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("real_mesos")
-def test_commands_find_local_run_without_options(start, run, asked, tmp_path: Path) -> None:
+def test_commands_find_local_run_without_options(start_process, run_process, asked, tmp_path: Path) -> None:
     """After the run has ended: exit code 3."""
     marker = tmp_path / "up"
-    process = start("local", "run", "-v", options(tmp_path, PROGRAM.format(marker=marker)))
+    process = start_process("local", "run", "-v", options(tmp_path, PROGRAM.format(marker=marker)))
     wait_for(*(Path(f"{marker}.{task}") for task in ("ps-0", "worker-0", "worker-1")))
     log = iter(process.stderr.readline, "")
     assert any("plan deploy is complete" in line for line in log)
@@ -148,21 +148,21 @@ def test_commands_find_local_run_without_options(start, run, asked, tmp_path: Pa
 
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=PATIENCE)
-    code, _, err = run("plan", "list")
+    code, _, err = run_process("plan", "list")
     assert 3 == code
     assert "local run OPTIONS.json" in err
 
 
 @pytest.mark.usefixtures("real_mesos", "without_dcos")
-def test_failed_run_has_a_result_and_exit_codes(start, run, tmp_path: Path) -> None:
+def test_failed_run_has_a_result_and_exit_codes(start_process, run_process, tmp_path: Path) -> None:
     """The scheduler exits with its job: `progress` shows the result of the run."""
     go = tmp_path / "go"
     program = f"touch {go}.$TASK_NAME; until [ -e {go} ]; do sleep 0.1; done; exit 3"
-    process = start("local", "run", options(tmp_path, program, restart={"max_failures": 0}))
+    process = start_process("local", "run", options(tmp_path, program, restart={"max_failures": 0}))
     wait_for(Path(f"{go}.worker-0"), Path(f"{go}.worker-1"))
-    assert (5, "no result yet\n") == run("result")[:2]
+    assert (5, "no result yet\n") == run_process("result")[:2]
     ours, theirs = pty.openpty()
-    watcher = start("progress", stdin=theirs, stdout=theirs, stderr=theirs)
+    watcher = start_process("progress", stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     seen = os.read(ours, 65536)
     go.touch()
@@ -173,41 +173,41 @@ def test_failed_run_has_a_result_and_exit_codes(start, run, tmp_path: Path) -> N
     assert b"failed" in seen
 
     process.communicate(timeout=PATIENCE)
-    assert "dcos-tensorflow logs --run last" in run("logs")[2]
-    code, out, _ = run("result", "--name", "small")
+    assert "dcos-tensorflow logs --run last" in run_process("logs")[2]
+    code, out, _ = run_process("result", "--name", "small")
     assert (1, "failed: ") == (code, out[:8])
 
 
 @pytest.mark.usefixtures("real_mesos", "without_dcos")
-def test_run_is_listed_awaited_and_cancelled(start, run, tmp_path: Path) -> None:
+def test_run_is_listed_awaited_and_cancelled(start_process, run_process, tmp_path: Path) -> None:
     """From another terminal; the exit codes are those of docs/reference/cli.md."""
-    assert (0, "No service runs.\n") == run("list")[:2]
-    assert [3, 3, 3, 3] == [run(words)[0] for words in ("status", "wait", "cancel", "open")]
+    assert (0, "No service runs.\n") == run_process("list")[:2]
+    assert [3, 3, 3, 3] == [run_process(words)[0] for words in ("status", "wait", "cancel", "open")]
     go = tmp_path / "go"
     program = (
         f"touch {go}.$TASK_NAME; until [ -e {go} ]; do sleep 0.1; done; echo 'step 3/10 loss 0.5'; exec sleep 1000"
     )
-    process = start("local", "run", options(tmp_path, program))
+    process = start_process("local", "run", options(tmp_path, program))
     wait_for(Path(f"{go}.worker-0"), Path(f"{go}.worker-1"))
-    assert 124 == run("wait", "--timeout", "1", "--for", "training")[0]
+    assert 124 == run_process("wait", "--timeout", "1", "--for", "training")[0]
     go.touch()
-    code, out, _ = run("wait", "small", "--for", "training")
+    code, out, _ = run_process("wait", "small", "--for", "training")
     assert (0, "training: ") == (code, out[:10])
-    _, row = run("list")[1].splitlines()
+    _, row = run_process("list")[1].splitlines()
     assert ["small", "TRAINING", "3/10", "0.5"] == row.split()[:4]
-    status = run("status", "small")[1]
+    status = run_process("status", "small")[1]
     assert "step 3 of 10, 30 %, loss 0.5" in status
-    page = run("open", "--print")[1].strip()
+    page = run_process("open", "--print")[1].strip()
     assert page in status
     with urllib.request.urlopen(page) as answer:
         assert b"<html" in answer.read()
 
-    assert 2 == run("cancel", "small")[0]
-    assert (0, "small: stopped: SIGINT received\n") == run("cancel", "small", "--yes")[:2]
+    assert 2 == run_process("cancel", "small")[0]
+    assert (0, "small: stopped: SIGINT received\n") == run_process("cancel", "small", "--yes")[:2]
     process.communicate(timeout=PATIENCE)
 
-    assert 4 == run("wait", "small")[0]
-    assert (0, "small has already ended: stopped: SIGINT received\n") == run("cancel", "small", "--yes")[:2]
+    assert 4 == run_process("wait", "small")[0]
+    assert (0, "small has already ended: stopped: SIGINT received\n") == run_process("cancel", "small", "--yes")[:2]
 
 
 def test_scheduler_run_by_hand_is_found_by_its_master(asked, state_folder, local_cluster, tmp_path: Path) -> None:
@@ -228,26 +228,26 @@ def test_scheduler_run_by_hand_is_found_by_its_master(asked, state_folder, local
 
 
 @pytest.mark.usefixtures("real_mesos", "without_dcos")
-def test_run_ends_when_its_cluster_is_shut_down(start, run, tmp_path: Path) -> None:
+def test_run_ends_when_its_cluster_is_shut_down(start_process, run_process, tmp_path: Path) -> None:
     """`local down` names the run and asks; the run ends soon, as a failure."""
     folder = ("--dir", tmp_path / "cluster")
-    assert 0 == run("local", "up", *folder)[0]
+    assert 0 == run_process("local", "up", *folder)[0]
     try:
         marker = tmp_path / "up"
-        process = start("local", "run", *folder, options(tmp_path, PROGRAM.format(marker=marker)))
+        process = start_process("local", "run", *folder, options(tmp_path, PROGRAM.format(marker=marker)))
         wait_for(*(Path(f"{marker}.{task}") for task in ("ps-0", "worker-0", "worker-1")))
 
-        code, _, err = run("local", "down", *folder)
+        code, _, err = run_process("local", "down", *folder)
         assert (2, True) == (code, "end with it: small\naborted; use `--yes`" in err), err
         assert process.poll() is None
-        assert 0 == run("local", "down", *folder, "--yes")[0]
+        assert 0 == run_process("local", "down", *folder, "--yes")[0]
         begin = time.monotonic()
         out, _ = process.communicate(timeout=PATIENCE)
     finally:
-        run("local", "down", *folder, "--yes")
+        run_process("local", "down", *folder, "--yes")
 
     assert 1 == process.returncode
     assert "the local cluster was shut down" in out.splitlines()[0]
     assert "running" not in out
     assert time.monotonic() - begin < 10
-    assert 1 == run("result")[0]
+    assert 1 == run_process("result")[0]

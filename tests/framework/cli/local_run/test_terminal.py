@@ -185,9 +185,9 @@ def test_narrow_terminal_has_job_and_step(gate: Path, options_file: Path) -> Non
     assert ["mnist  TRAINING", "step 30  loss 0.03333"] == [line for line in picture[begin:] if line]
 
 
-def test_pipe_has_a_time_on_each_line(start, gate: Path, options_file: Path) -> None:
+def test_pipe_has_a_time_on_each_line(start_process, gate: Path, options_file: Path) -> None:
     """The same facts as on a terminal, without colours, at least every `--every` s."""
-    process = start("local", "run", options_file, "--every", "0.5")
+    process = start_process("local", "run", options_file, "--every", "0.5")
     lines, times = [], []
 
     def until(text: str) -> Any:

@@ -1,9 +1,9 @@
 """Paused tasks, and those that are paused with them."""
 
-import subprocess
 from dataclasses import replace
 
 from builders import a_record, a_running_state, a_spec, a_status, with_fields
+from kit.commands import run_program
 from tf_executor.contract.states import Override, TaskState
 from tf_scheduler.core.state import spec_index
 from tf_scheduler.core.state.reducer import apply
@@ -43,7 +43,7 @@ def test_placeholder_prints_how_to_resume() -> None:
     command = spec_index.placeholder_command(state, state.stored.tasks["chief-0"])
 
     printed, _, sleep = command.partition("; while")
-    output = subprocess.run(["sh", "-c", printed], capture_output=True, text=True, check=True).stdout
+    output = run_program("sh", "-c", printed, check=True).stdout
 
     assert "chief-0 of it's is paused: it restarts together with ps-0, which an operator paused." in output
     assert "To resume: dcos tensorflow --name=it's pod resume ps-0" in output

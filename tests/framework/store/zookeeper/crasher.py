@@ -53,7 +53,7 @@ def _is_heartbeat(request) -> bool:
     return isinstance(request, Ping) or (isinstance(request, Transaction) and len(request.operations) == 1)
 
 
-def run(address: str, acknowledged: Path, kind: str, point: int) -> None:
+def write_until_crash(address: str, acknowledged: Path, kind: str, point: int) -> None:
     small_nodes()
     die_at_request(kind, point)
     place = ZooKeeperAddress((address,), f"/{kind}-{point}", session_timeout=1.0)
@@ -67,7 +67,9 @@ def run(address: str, acknowledged: Path, kind: str, point: int) -> None:
 
 def main(address: str, folder: Path, kind: str, *points: str) -> None:
     for point in points:
-        print(run_in_child(partial(run, address, folder / f"{kind}-{point}", kind, int(point))), flush=True)
+        print(
+            run_in_child(partial(write_until_crash, address, folder / f"{kind}-{point}", kind, int(point))), flush=True
+        )
 
 
 if __name__ == "__main__":

@@ -10,14 +10,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kit.commands import ENVIRONMENT
+from kit.commands import ENVIRONMENT, processes
 from kit.freezing import freeze, thaw
 from tf_scheduler.store.interface import LeadershipLostError, Put, StoreConflictError, StoreUnavailableError
 from tf_scheduler.store.zookeeper import ZooKeeperAddress, ZooKeeperStore
@@ -50,17 +49,17 @@ class Standby:
 @pytest.fixture
 def leader() -> Iterator[Callable[[ZooKeeperAddress], subprocess.Popen[str]]]:
     """Start leader.py and wait until it has led."""
-    with ExitStack() as stack:
+    with processes() as start:
 
-        def start(place: ZooKeeperAddress) -> subprocess.Popen[str]:
+        def start_leader(place: ZooKeeperAddress) -> subprocess.Popen[str]:
             url = f"{place}?session_timeout={place.session_timeout}"
-            command = [sys.executable, str(Path(__file__).with_name("leader.py")), url]
-            process = stack.enter_context(subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True))
-            stack.callback(process.kill)
+            process: subprocess.Popen[str] = start(
+                sys.executable, Path(__file__).with_name("leader.py"), url, env=ENVIRONMENT
+            )
             assert "leads\n" == process.stdout.readline()
             return process
 
-        yield start
+        yield start_leader
 
 
 def test_standby_takes_over_after_leader(open_at, zookeeper) -> None:

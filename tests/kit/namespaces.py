@@ -1,4 +1,4 @@
-"""A network namespace with several addresses that are not loopback."""
+"""Namespaces of Linux, in which a test changes its network or its mounts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,20 @@ from pathlib import Path
 
 import pytest
 
+from .commands import run_program
+
 _CLONE_NEWNET = 0x40000000
+_PRIVATE = ("unshare", "--mount", "--propagation", "private")
+
+
+def mount_namespace(folder: Path) -> tuple[str, ...]:
+    """Return the words before a command that give it mounts of its own below a folder.
+
+    Skips the test where the kernel does not allow it.
+    """
+    if run_program(*_PRIVATE, "mount", "-t", "tmpfs", "none", folder).returncode:
+        pytest.skip("mounting in a mount namespace of its own needs root")
+    return _PRIVATE
 
 
 @contextmanager
