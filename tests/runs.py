@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tf_scheduler.history.model import ProgressPoint, RecordedLaunch, Run, RunWarning, best_values
+from tf_executor.contract.reports import Progress
+from tf_scheduler.history.model import RecordedLaunch, Run, RunWarning, best_values
 
 T0 = 1_800_000_000.0
 
@@ -20,7 +21,7 @@ def a_launch(task="worker-0", generation=1, launched=1.0, running=2.0, ended=9.0
 
 def a_point(at, step=None, loss=None, *, speed=None, unit="examples", **others):
     """A point, some seconds after T0."""
-    return ProgressPoint(T0 + at, step, loss, speed, unit="" if speed is None else unit, **others)
+    return Progress(time=T0 + at, step=step, loss=loss, **{f"{unit}_per_second": speed}, **others)
 
 
 def a_run(**others):
@@ -42,7 +43,6 @@ def a_run(**others):
             a_launch("worker-1", 2, 5.0, 6.0, None, "running"),
         ),
         "curves": {"worker-0": tuple(a_point(at, int(at), 1 / at, speed=100 * at) for at in (3.0, 4.0, 8.0))},
-        "unit": "examples",
         "warnings": (RunWarning(T0 + 4, "worker-1 failed"),),
     }
     run = Run(**{**known, **others})

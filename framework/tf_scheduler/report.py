@@ -11,10 +11,11 @@ from datetime import datetime, timezone
 from itertools import pairwise
 from typing import Any
 
+from tf_executor.contract.reports import Progress
 from tf_executor.contract.states import tone_of
 from tf_executor.contract.text import UNKNOWN, format_duration, format_number
 from tf_scheduler.history.compare import compare_results
-from tf_scheduler.history.model import ProgressPoint, RecordedLaunch, Run
+from tf_scheduler.history.model import RecordedLaunch, Run, speed_of
 
 _STEPS = (1.0, 2.0, 5.0, 10.0)
 _TIMES = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
@@ -92,10 +93,7 @@ Line = Sequence[tuple[float, float]]
 def progress_charts(run: Run) -> Html:
     """Return charts of loss, metrics and speed, or a note without progress."""
     speeds = [
-        _picture(run, f"{unit.capitalize()} a second", _speed_in(unit), marks=True)
-        for unit in sorted(
-            {point.unit for points in run.curves.values() for point in points if point.speed is not None}
-        )
+        _picture(run, f"{unit.capitalize()} a second", _speed_in(unit), marks=True) for unit in ("examples", "steps")
     ]
     names = dict.fromkeys(name for points in run.curves.values() for point in points for name in point.metrics)
     metrics = [_picture(run, name, _metric(name)) for name in names]
@@ -105,15 +103,19 @@ def progress_charts(run: Run) -> Html:
     return tag("div", pictures, class_="charts")
 
 
-def _metric(name: str) -> Callable[[ProgressPoint], float | None]:
+def _metric(name: str) -> Callable[[Progress], float | None]:
     return lambda point: point.metrics.get(name)
 
 
-def _speed_in(unit: str) -> Callable[[ProgressPoint], float | None]:
-    return lambda point: point.speed if point.unit == unit else None
+def _speed_in(unit: str) -> Callable[[Progress], float | None]:
+    def speed(point: Progress) -> float | None:
+        value, own_unit = speed_of(point)
+        return value if own_unit == unit else None
+
+    return speed
 
 
-def _picture(run: Run, title: str, value: Callable[[ProgressPoint], float | None], *, marks: bool = False) -> Html:
+def _picture(run: Run, title: str, value: Callable[[Progress], float | None], *, marks: bool = False) -> Html:
     lines = _lines(run, value)
     if not lines:
         return Html("")
@@ -155,7 +157,7 @@ def _marks(run: Run, line: Line, end: float) -> list[Html]:
     ]
 
 
-def _lines(run: Run, value: Callable[[ProgressPoint], float | None]) -> dict[str, Line]:
+def _lines(run: Run, value: Callable[[Progress], float | None]) -> dict[str, Line]:
     """Return task -> (seconds since submission, value) points, leading task first."""
     order = sorted(run.curves, key=lambda task: (task != run.leader, task))
     lines: dict[str, Line] = {}
@@ -392,6 +394,7 @@ def _header(run: Run) -> Html:
 
 def _tiles(run: Run) -> Html:
     last = run.last
+    speed, unit = run.speed
     results = (
         (format_duration(run.seconds), "total"),
         (format_duration(run.first_step), "to the first step"),
@@ -399,7 +402,7 @@ def _tiles(run: Run) -> Html:
         (format_number(last.loss), "last loss"),
         *((format_number(value), f"last {name}") for name, value in last.metrics.items()),
         *((format_number(value), f"best {name}") for name, value in run.best.items()),
-        (format_number(last.speed), f"{last.unit} a second (median)"),
+        (format_number(speed), f"{unit} a second (median)"),
         (str(len({launch.task for launch in run.launches})), "tasks"),
         (str(run.restarts), "restarts"),
         (str(len({launch.generation for launch in run.launches})), "generations"),

@@ -22,7 +22,7 @@ from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.api.views.overview import overview
 from tf_scheduler.cli.local_run.view import RunHistory, run_view
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.history.model import ProgressPoint, Run
+from tf_scheduler.history.model import Run
 from tf_scheduler.model.effects import StatusStored, TaskLaunched
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskStatus
@@ -65,7 +65,7 @@ def page() -> str:
 
 
 def report() -> str:
-    curves = {"chief-0": (ProgressPoint(125.0, 12_345, 0.0324, 0.0324, unit="steps"),)}
+    curves = {"chief-0": (Progress(1, 125.0, step=12_345, loss=0.0324, steps_per_second=0.0324),)}
     run = Run("digits-1", "digits", "succeeded", "", submitted=0.0, seconds=125.0, curves=curves)
     return render_page(run)
 

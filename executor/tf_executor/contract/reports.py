@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Callable, Mapping, Optional
+from typing import Any, Callable, Iterable, Mapping, Optional
 
 from .text import format_duration, format_number, format_part, format_percent, format_rate, pluralize
 
@@ -247,6 +247,11 @@ class Progress:
         """Return the bytes for a framework message (before base64): strict JSON."""
         return _message("progress", task_id, {**asdict(self), "metrics": self.metrics})
 
+    def to_json(self, names: Iterable[str]) -> dict[str, Any]:
+        """Return these values and the metrics as JSON; null if not reported or not finite."""
+        values = {name: getattr(self, name) for name in names}
+        return {**strict_json(values), "metrics": strict_json(self.metrics)}
+
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Progress:
         """Return the valid fields of a body of the API, or of a stored value."""
@@ -281,7 +286,8 @@ PROGRESS_FIELDS = tuple(
     for each in fields(Progress)
     if "shown" in each.metadata
 )
-#: Fields of the points of a curve, in addition to metrics.
+#: Fields of a report, in addition to metrics; those of them that the points of a stored curve have.
+REPORT_FIELDS = ("time", *(each.name for each in PROGRESS_FIELDS))
 CURVE_FIELDS = ("time", "step", "loss", "steps_per_second", "workers")
 #: Metrics in a sentence about the training.
 _METRICS_IN_SENTENCE = 3
@@ -455,6 +461,15 @@ _USAGE_CHECKS: Mapping[str, Check] = {
     "memory_used_mb": _amount,
     "cpus_used": _amount,
 }
+
+
+def strict_json(value: Any) -> Any:
+    """Return JSON in which null replaces infinities and NaN, which JSON does not have."""
+    if isinstance(value, Mapping):
+        return {name: strict_json(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [strict_json(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _json_number(value: Any) -> Any:

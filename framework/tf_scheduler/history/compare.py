@@ -8,13 +8,13 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tf_executor.contract.text import UNKNOWN, downsample, format_duration, format_number
 
-from .model import Run, digest_key
+from .model import POINT_FIELDS, Run, digest_key
 
 #: Best values in a list of runs.
 _BEST = 3
@@ -53,6 +53,7 @@ def compare_results(old: Run, new: Run) -> list[ValueDifference]:
 def run_results(run: Run) -> dict[str, Any]:
     """Return the main results of a run, by names that are easy to type in programs."""
     last, best = run.last, run.best
+    speed, unit = run.speed
     metrics = {"loss": last.loss, **last.metrics}
     return {
         "state": run.state,
@@ -61,7 +62,7 @@ def run_results(run: Run) -> dict[str, Any]:
         "last_step": last.step,
         **{f"last_{name}": value for name, value in metrics.items()},
         **{f"best_{name}": best.get(name) for name in metrics},
-        f"median_{last.unit or 'steps'}_per_second": last.speed,
+        f"median_{unit}_per_second": speed,
         "restarts": run.restarts,
         "generations": len({launch.generation for launch in run.launches}),
     }
@@ -91,7 +92,7 @@ def run_details(run: Run, points: int) -> dict[str, Any]:
     return {
         **run_summary(run),
         "options": dict(_flat(run.options, "")),
-        "points": [{**asdict(point), "begun": None} for point in curve],
+        "points": [point.to_json(("time", *POINT_FIELDS)) for point in curve],
     }
 
 

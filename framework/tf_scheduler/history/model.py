@@ -6,11 +6,11 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from statistics import median
 from typing import Any
 
-from tf_executor.contract.reports import Progress
+from tf_executor.contract.reports import Progress, strict_json
 from tf_scheduler.model.effects import (
     Change,
     Decision,
@@ -57,39 +57,21 @@ class RecordedLaunch:
     replaced: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressPoint:
-    """Progress reported by the program of a task; `speed` in `unit` per second."""
+#: Fields of the points of a curve, in addition to their times and metrics; points in charts only have the metrics of
+#: the leading task.
+POINT_FIELDS = ("step", "loss", "steps_per_second", "examples_per_second", "begun", "of", "source")
 
-    time: float
-    step: int | None = None
-    loss: float | None = None
-    speed: float | None = None
-    #: Time of the first step, if known.
-    begun: float | None = None
-    #: `examples` or `steps`; empty without a speed.
-    unit: str = ""
-    #: Whether a speed in examples is of the whole job: `job`; otherwise of the task.
-    of: str = ""
-    #: Further metrics; points in charts only have those of the leading task.
-    metrics: Mapping[str, float] = field(default_factory=dict)
 
-    @classmethod
-    def of_progress(cls, progress: Progress, time: float) -> ProgressPoint:
-        """Return the point of a report."""
-        speed, unit = progress.steps_per_second, "steps"
-        if progress.examples_per_second is not None:
-            speed, unit = progress.examples_per_second, "examples"
-        return cls(
-            time,
-            progress.step,
-            progress.loss,
-            speed,
-            progress.begun,
-            "" if speed is None else unit,
-            progress.of or "",
-            progress.metrics,
-        )
+def point_json(point: Progress) -> dict[str, Any]:
+    """Return what is recorded of a report except its time, for `Progress.from_json`."""
+    return {name: value for name, value in point.to_json(POINT_FIELDS).items() if value not in (None, {})}
+
+
+def speed_of(point: Progress) -> tuple[float | None, str]:
+    """Return the shown speed and its unit: `examples` if reported, else `steps`."""
+    if point.examples_per_second is not None:
+        return point.examples_per_second, "examples"
+    return point.steps_per_second, "steps"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +86,7 @@ class RunWarning:
 class Run:
     """One run from its submission to its end, as databases, pages and the API have it.
 
-    Its launches, curves, unit, best values and warnings come from a recording (`record.fold_lines`).
+    Its launches, curves, best values and warnings come from a recording (`record.fold_lines`).
     """
 
     id: str
@@ -126,9 +108,7 @@ class Run:
     agents: Mapping[str, str] = field(default_factory=dict)
     launches: tuple[RecordedLaunch, ...] = ()
     #: Task -> downsampled progress of all launches.
-    curves: Mapping[str, tuple[ProgressPoint, ...]] = field(default_factory=dict)
-    #: Unit of the leading task's last speed.
-    unit: str = "steps"
+    curves: Mapping[str, tuple[Progress, ...]] = field(default_factory=dict)
     #: Name -> best value of the loss and of each metric of the leading task.
     best: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[RunWarning, ...] = ()
@@ -154,27 +134,33 @@ class Run:
         return leading_task(self.curves)
 
     @property
-    def last(self) -> ProgressPoint:
-        """Last reported step, loss and metrics of the leading task, and its median speed.
+    def last(self) -> Progress:
+        """Last reported step, loss and metrics of the leading task."""
+        latest: dict[str, Any] = {}
+        metrics: dict[str, float] = {}
+        for point in self.curves.get(self.leader or "", ()):
+            latest |= {name: value for name in ("step", "loss") if (value := getattr(point, name)) is not None}
+            metrics |= point.metrics
+        return Progress(**latest, metrics=metrics)
+
+    @property
+    def speed(self) -> tuple[float | None, str]:
+        """Median speed of the leading task, and its last unit.
 
         A speed in examples of the task is summed up over all tasks.
         """
         points = self.curves.get(self.leader or "", ())
-        latest: dict[str, Any] = {"time": points[-1].time if points else self.submitted}
-        for point in points:
-            latest |= {name: value for name in ("step", "loss") if (value := getattr(point, name)) is not None}
-            latest |= {} if point.speed is None else {"speed": point.speed, "unit": point.unit, "of": point.of}
-            latest["metrics"] = {**latest.get("metrics", {}), **point.metrics}
-        if "unit" in latest:
-            is_sum = latest["unit"] == "examples" and latest["of"] != "job"
-            tasks = self.curves if is_sum else (self.leader or "",)
-            latest["speed"] = sum(self._median_speed(task, latest["unit"]) for task in tasks)
-        return ProgressPoint(**latest)
+        last = next((point for point in reversed(points) if speed_of(point)[0] is not None), Progress())
+        speed, unit = speed_of(last)
+        if speed is None:
+            return None, unit
+        is_sum = unit == "examples" and last.of != "job"
+        tasks = self.curves if is_sum else (self.leader or "",)
+        return sum(self._median_speed(task, unit) for task in tasks), unit
 
     def _median_speed(self, task: str, unit: str) -> float:
         """Return the median speed of a task in a unit; 0 without one."""
-        points = (point for point in self.curves[task] if point.unit == unit)
-        speeds = [point.speed for point in points if point.speed is not None]
+        speeds = [speed for speed, own in map(speed_of, self.curves[task]) if own == unit and speed is not None]
         return median(speeds) if speeds else 0.0
 
     @property
@@ -199,7 +185,7 @@ def is_low_best(name: str) -> bool:
     return any(part in name.lower() for part in _LOW)
 
 
-def best_values(points: Iterable[ProgressPoint]) -> dict[str, float]:
+def best_values(points: Iterable[Progress]) -> dict[str, float]:
     """Return the best finite value of the loss and of each metric."""
     best: dict[str, float] = {}
     for point in points:
@@ -211,12 +197,10 @@ def best_values(points: Iterable[ProgressPoint]) -> dict[str, float]:
 
 def to_json(run: Run) -> dict[str, Any]:
     """Return the stored form."""
-    document = asdict(run)
-    for point in (point for points in document["curves"].values() for point in points):
-        for name in ("of", "metrics"):
-            if not point[name]:
-                del point[name]
-    return {"version": VERSION, **document}
+    curves = {
+        task: [{"time": point.time, **point_json(point)} for point in points] for task, points in run.curves.items()
+    }
+    return {"version": VERSION, **asdict(replace(run, curves={})), "curves": curves}
 
 
 def from_json(document: Mapping[str, Any]) -> Run:
@@ -224,7 +208,7 @@ def from_json(document: Mapping[str, Any]) -> Run:
     values = known_fields(Run, document)
     curves: Mapping[str, Any] = values.get("curves", {})
     values["launches"] = _read_all(RecordedLaunch, values.get("launches", ()))
-    values["curves"] = {task: _read_all(ProgressPoint, points) for task, points in curves.items()}
+    values["curves"] = {task: tuple(map(Progress.from_json, points)) for task, points in curves.items()}
     values["warnings"] = _read_all(RunWarning, values.get("warnings", ()))
     return Run(**values)
 
@@ -236,8 +220,7 @@ def digest_key(path: str) -> str:
 
 def checked(run: Run) -> Run:
     """Return a run from a file of other users. Raises TypeError for wrong types."""
-    points = [point for points in run.curves.values() for point in points]
-    objects: tuple[Any, ...] = (run, *run.launches, *points, *run.warnings)
+    objects: tuple[Any, ...] = (run, *run.launches, *run.warnings)
     for item in objects:
         for each in fields(item):
             value, kind = getattr(item, each.name), str(each.type)
@@ -248,9 +231,8 @@ def checked(run: Run) -> Run:
     for values in (run.environment, run.agents):
         if not all(isinstance(value, str) for value in values.values()):
             raise TypeError("not text")
-    for numbers in (run.best, *(point.metrics for point in points)):
-        if not all(isinstance(value, int | float) for value in numbers.values()):
-            raise TypeError("not a number")
+    if not all(isinstance(value, int | float) for value in run.best.values()):
+        raise TypeError("not a number")
     if not all(math.isfinite(value) and abs(value) < _LAST_TIME for value in (run.submitted, run.seconds)):
         raise TypeError("not a time")
     return run
@@ -293,7 +275,7 @@ def recording_lines(event: Event, decision: Decision, now: float) -> Iterator[Li
 
 def encode_line(line: Mapping[str, Any]) -> str:
     """Encode a line of JSON; non-finite numbers become null."""
-    return json.dumps(finite(line), separators=(",", ":"), allow_nan=False) + "\n"
+    return json.dumps(strict_json(line), separators=(",", ":"), allow_nan=False) + "\n"
 
 
 def decode_line(text: str) -> dict[str, Any] | None:
@@ -303,17 +285,6 @@ def decode_line(text: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return line if isinstance(line, dict) else None
-
-
-def finite(value: Any) -> Any:
-    """Return JSON without infinities and NaN, which become null."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {name: finite(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [finite(item) for item in value]
-    return value
 
 
 def _change(change: Change) -> Iterator[Line]:
@@ -350,9 +321,7 @@ def _progress(event: ProgressReported, state: SchedulerState, now: float) -> Ite
     task = next((record.name for record in state.stored.tasks.values() if record.id == event.task_id), None)
     if task is None:
         return
-    values = {**asdict(ProgressPoint.of_progress(event.progress, now)), "source": event.progress.source}
-    del values["time"]
-    yield {"t": now, "progress": task, **{name: value for name, value in values.items() if value not in (None, "", {})}}
+    yield {"t": now, "progress": task, **point_json(event.progress)}
 
 
 def _total(resources: tuple[Resource, ...], name: str) -> float:

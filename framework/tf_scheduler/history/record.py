@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from tf_executor.contract.reports import OUTPUT
+from tf_executor.contract.reports import OUTPUT, Progress
 from tf_executor.contract.text import downsample
 from tf_scheduler.errors import JobError
 from tf_scheduler.model.effects import (
@@ -169,7 +169,7 @@ def read_recording(path: Path, run: model.Run = _NO_RUN) -> model.Run:
 def fold_lines(lines: Iterable[Mapping[str, Any]], run: model.Run = _NO_RUN) -> model.Run:
     """Return the run with the content of a recording's lines."""
     launches: dict[str, model.RecordedLaunch] = {}
-    curves: dict[str, list[model.ProgressPoint]] = {}
+    curves: dict[str, list[Progress]] = {}
     warnings: list[model.RunWarning] = []
     reporting: set[str] = set()
     for line in lines:
@@ -179,23 +179,21 @@ def fold_lines(lines: Iterable[Mapping[str, Any]], run: model.Run = _NO_RUN) -> 
         elif kind and line[kind] in launches:
             launches[line[kind]] = _OF_LAUNCHES[kind](launches[line[kind]], line)
         elif "progress" in line:
-            task, source = line["progress"], line.get("source")
-            if source == OUTPUT and task in reporting:
+            task, point = line["progress"], Progress.from_json({**line, "time": line["t"]})
+            if point.source == OUTPUT and task in reporting:
                 continue  # a relaunched program prints before it reports
-            reporting |= {task} if source not in (None, OUTPUT) else set()
-            curves.setdefault(task, []).append(_point(line))
+            reporting |= {task} if point.source not in (None, OUTPUT) else set()
+            curves.setdefault(task, []).append(point)
         elif "warning" in line:
             warnings.append(model.RunWarning(line["t"], line["warning"]))
     thinned = {task: tuple(downsample(points, MAX_POINTS)) for task, points in curves.items()}
     first = model.leading_task(thinned)
     for task in thinned.keys() - {first}:
         thinned[task] = tuple(replace(point, metrics={}) for point in thinned[task])
-    units = [point.unit for point in thinned.get(first or "", ()) if point.unit]
     return replace(
         run,
         launches=tuple(launches.values()),
         curves=thinned,
-        unit=units[-1] if units else "steps",
         best=model.best_values(curves.get(first or "", ())),
         warnings=tuple(warnings[-MAX_WARNINGS:]),
     )
@@ -225,13 +223,6 @@ _OF_LAUNCHES: Mapping[str, Callable[[model.RecordedLaunch, Mapping[str, Any]], m
     "status": _status,
     "replaced": lambda launch, line: replace(launch, replaced=line["why"]),
 }
-
-
-def _point(line: Mapping[str, Any]) -> model.ProgressPoint:
-    metrics = {name: value for name, value in line.get("metrics", {}).items() if value is not None}
-    return model.ProgressPoint(
-        **{**model.known_fields(model.ProgressPoint, line), "time": line["t"], "metrics": metrics}
-    )
 
 
 def service_run(path: Path, name: str, options: Mapping[str, Any]) -> model.Run:

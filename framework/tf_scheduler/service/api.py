@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from tf_executor.contract.reports import strict_json
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.api.http.backend import Backend, CurveRecorder
@@ -22,7 +23,7 @@ from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.errors import JobError, OptionsError, Problem, SecretError
 from tf_scheduler.history.compare import run_details, run_summary, run_texts
 from tf_scheduler.history.database import RunDatabase, SharedRuns
-from tf_scheduler.history.model import Run, finite, to_json
+from tf_scheduler.history.model import Run, to_json
 from tf_scheduler.interfaces import TaskFiles
 from tf_scheduler.metrics.meter import Meter
 from tf_scheduler.model.effects import Decision, ResultDecided, StatusStored
@@ -244,7 +245,7 @@ class RunArchive(BackgroundWriter):
                 for run in (*filter(None, [current]), *listed)
             ]
             answer = {"store": self._store, "problem": problem, "unreadable": unreadable, "runs": rows}
-            return cast(Mapping[str, Any], finite(answer))
+            return cast(Mapping[str, Any], strict_json(answer))
 
     def get(self, name: str, points: int) -> Mapping[str, Any] | None:
         """Return one run with its curve; None if it is unknown. Raises JobError."""
@@ -253,7 +254,7 @@ class RunArchive(BackgroundWriter):
             run = current if current is not None and current.id == name else None
             run = run or (self._shared.find(name) if self._shared is not None else None)
             run = run or next((run for run in self._past()[0] if run.id == name), None)
-            return None if run is None else cast(Mapping[str, Any], finite(run_details(run, points)))
+            return None if run is None else cast(Mapping[str, Any], strict_json(run_details(run, points)))
 
     def _current(self) -> Run | None:
         with suppress(JobError):  # nothing was launched

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from tf_executor.contract.reports import CURVE_FIELDS, PROGRESS_FIELDS, Progress
+from tf_executor.contract.reports import CURVE_FIELDS, REPORT_FIELDS, Progress
 from tf_scheduler.model.effects import Decision, ResultDecided, StatusStored
 from tf_scheduler.model.events import Event, ProgressReported
 from tf_scheduler.model.ids import TaskId, TaskName
@@ -31,8 +31,6 @@ MAX_TASKS, MAX_POINTS = 16, 128
 MAX_METRIC_TASKS = 4
 #: Maximum launches whose last progress is stored, about 150 bytes each without metrics.
 MAX_LAUNCHES = 1000
-#: Values of a launch, in the order of the stored rows.
-_LAST = ("time", *(field.name for field in PROGRESS_FIELDS))
 
 
 def encode_history(curves: Mapping[TaskName, TrainingCurve], progress: Mapping[TaskId, Progress]) -> Put:
@@ -42,13 +40,13 @@ def encode_history(curves: Mapping[TaskName, TrainingCurve], progress: Mapping[T
     for name in [name for name in names[:MAX_TASKS] if tasks[name]["metrics"]][MAX_METRIC_TASKS:]:
         tasks[name]["metrics"] = {}
     launches = sorted(progress)[:MAX_LAUNCHES]
-    rows = {launch: [_number(getattr(progress[launch], name)) for name in _LAST] for launch in launches}
+    rows = {launch: [_number(getattr(progress[launch], name)) for name in REPORT_FIELDS] for launch in launches}
     metrics = {
         launch: {name: _number(value) for name, value in progress[launch].metrics.items()}
         for launch in launches
         if progress[launch].metrics
     }
-    last = {"names": _LAST, "rows": rows, "metrics": metrics}
+    last = {"names": REPORT_FIELDS, "rows": rows, "metrics": metrics}
     document = {"schema": SCHEMA, "tasks": tasks, "last": last}
     return Put(CURVES, json.dumps(document, separators=(",", ":"), allow_nan=False).encode())
 

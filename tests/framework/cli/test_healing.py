@@ -112,7 +112,7 @@ def test_job_succeeds_after_worker_chief_and_ps_are_killed(start_process, tmp_pa
     assert (0, True, True) == (
         (curve[-1].step or 1) % 44,
         (curve[-1].loss or 1) < 1,
-        any(point.speed for point in curve),
+        any(point.steps_per_second for point in curve),
     )
     launches = Counter(launch.task for launch in stored.launches)
     assert {"worker-0": 1, "worker-1": 2, "ps-0": 2, "chief-0": 3} == launches

@@ -18,7 +18,7 @@ from runs import T0, a_point, a_run
 from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.cli.local_run.installed import InstalledService
 from tf_scheduler.history.database import RunDatabase
-from tf_scheduler.history.model import ProgressPoint, encode_line
+from tf_scheduler.history.model import encode_line
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import mask_options
 
@@ -114,7 +114,7 @@ def test_best_of_three_runs_by_accuracy_is_first(invoke, kept) -> None:
     """Not the newest one, and not the one with the best last value or the lowest loss."""
     values = {"old": ((0.5, 0.97), (0.4, 0.90)), "middle": ((0.1, 0.95), (0.1, 0.95)), "new": ((0.3, 0.1), (0.3, 0.2))}
     for at, (name, points) in enumerate(values.items()):
-        curve = tuple(ProgressPoint(T0 + 60 * at, 1, loss, metrics={"accuracy": best}) for loss, best in points)
+        curve = tuple(a_point(60 * at, 1, loss, metrics={"accuracy": best}) for loss, best in points)
         kept.save(a_run(id=name, submitted=T0 + 60 * at, curves={"worker-0": curve}, note=f"lr {at}"))
     kept.save(a_run(id="without", submitted=T0 + 600, curves={}))
 
@@ -152,7 +152,7 @@ def test_runs_are_selected_by_time_and_service(invoke, kept) -> None:
 
 def test_absurd_numbers_keep_tables_narrow(invoke, kept) -> None:
     """A loss of 1e308 would be 411 characters; JSON has the exact numbers."""
-    curves = {"worker-0": (a_point(3, 2**63, 1e308, speed=1e308),)}
+    curves = {"worker-0": (a_point(3, 2**63 - 1, 1e308, speed=1e308),)}
     kept.save(a_run(curves=curves))
     kept.save(a_run(id="other", curves=curves))
 
@@ -162,7 +162,7 @@ def test_absurd_numbers_keep_tables_narrow(invoke, kept) -> None:
         assert "9.223e+18" in out
         assert "1e+308" in out
         assert 110 >= max(map(len, out.splitlines()))
-    assert 2**63 == json.loads(invoke("history", "show", "other", "--json")[1])["curves"]["worker-0"][0]["step"]
+    assert 2**63 - 1 == json.loads(invoke("history", "show", "other", "--json")[1])["curves"]["worker-0"][0]["step"]
 
 
 def test_results_are_rounded_for_people(invoke, kept) -> None:

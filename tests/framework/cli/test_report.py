@@ -189,7 +189,8 @@ def test_summary_has_medians_restarts_and_the_next_step(tmp_path: Path, monkeypa
     monkeypatch.setenv("HOME", str(tmp_path))
     folder = RunFolder(tmp_path / "runs" / "digits-1")
     folder.scheduler.mkdir(parents=True)
-    point = '{"t": %d, "progress": "worker-0", "step": %d, "loss": 0.5, "speed": %d, "metrics": {"accuracy": 0.75}}\n'
+    values = '"step": %d, "loss": 0.5, "steps_per_second": %d, "metrics": {"accuracy": 0.75}}\n'
+    point = '{"t": %d, "progress": "worker-0", ' + values
     peer = LAUNCH.replace("worker-0", "ps-0") + '{"t": 5, "replaced": "t%d", "why": "restarts with worker-0"}\n'
     lines = [LAUNCH % (1, 1), *(point % (2 + number, 10 * number, number) for number in range(1, 4)), ENDED % (6, 1)]
     lines += ['{"t": 6, "replaced": "t1", "why": "worker-0: ValueError: nan"}\n', peer % (1, 9, 9), LAUNCH % (7, 2)]

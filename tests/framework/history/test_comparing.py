@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from runs import T0, a_launch, a_point, a_run
+from runs import a_launch, a_point, a_run
 from tf_scheduler.history.compare import (
     ValueDifference,
     compare_options,
@@ -12,7 +12,6 @@ from tf_scheduler.history.compare import (
     run_results,
     run_texts,
 )
-from tf_scheduler.history.model import ProgressPoint
 
 
 def test_compare_finds_different_options_and_versions() -> None:
@@ -61,7 +60,7 @@ def test_only_relaunches_for_an_own_cause_are_restarts() -> None:
 
 def test_pause_at_the_end_does_not_change_the_speed() -> None:
     speeds = (1000.0, 1100.0, 2400.0, 1050.0, 0.0, 470.0)
-    points = tuple(ProgressPoint(T0 + at, at, speed=speed, unit="steps") for at, speed in enumerate(speeds))
+    points = tuple(a_point(at, at, speed=speed, unit="steps") for at, speed in enumerate(speeds))
     assert 1025.0 == run_results(a_run(curves={"worker-0": points}))["median_steps_per_second"]
 
 
@@ -69,15 +68,16 @@ def test_best_value_depends_on_the_metric() -> None:
     """Errors are best when low; a best value may lie between the kept points."""
     values = [(0.5, 0.7, 3.0), (0.2, 0.9, 1.0), (0.4, 0.8, 2.0), (float("nan"), float("inf"), 2.5)]
     names = ("val_loss", "accuracy", "mean_absolute_error")
-    points = tuple(
-        ProgressPoint(T0 + at, at, metrics=dict(zip(names, row, strict=True))) for at, row in enumerate(values)
-    )
+    points = tuple(a_point(at, at, metrics=dict(zip(names, row, strict=True))) for at, row in enumerate(values))
     results = run_results(a_run(curves={"worker-0": points}))
     assert [0.2, 0.9, 1.0] == [results[f"best_{name}"] for name in names]
     assert 2.5 == results["last_mean_absolute_error"]
 
     kept = a_run(curves={"worker-0": points}, best={"accuracy": 0.95})
     assert (0.95, None) == tuple(run_results(kept)[f"best_{name}"] for name in ("accuracy", "val_loss"))
+
+
+STEPS = {"steps_per_second": 100.0, "examples_per_second": None}
 
 
 def test_examples_of_tasks_are_summed_up() -> None:
@@ -89,20 +89,20 @@ def test_examples_of_tasks_are_summed_up() -> None:
     results = run_results(a_run(curves=curves))
     assert (180.0, 1.0, 1.0) == (results["median_examples_per_second"], results["last_a"], results["last_b"])
 
-    for changed, name in (({"unit": "steps"}, "steps"), ({"of": "job"}, "examples")):
+    for changed, name in ((STEPS, "steps"), ({"of": "job"}, "examples")):
         others = {task: (first, replace(last, **changed)) for task, (first, last) in curves.items()}
         assert 100.0 == run_results(a_run(curves=others))[f"median_{name}_per_second"]
 
 
 def test_metric_of_one_run_is_compared() -> None:
-    curves = {"worker-0": (ProgressPoint(T0, 1, metrics={"accuracy": 0.5}),)}
+    curves = {"worker-0": (a_point(0, 1, metrics={"accuracy": 0.5}),)}
     differences = compare_results(a_run(), a_run(curves=curves))
     assert ValueDifference("last_accuracy", None, 0.5) in differences
 
 
 def test_chief_leads_the_workers() -> None:
     """Among the tasks that report progress."""
-    curves = {name: (ProgressPoint(T0, 1),) for name in ("ps-0", "worker-1", "worker-0", "chief-0")}
+    curves = {name: (a_point(0, 1),) for name in ("ps-0", "worker-1", "worker-0", "chief-0")}
 
     assert "chief-0" == a_run(curves=curves).leader
     assert a_run(curves={}).leader is None

@@ -11,7 +11,7 @@ from runs import a_run
 from tf_executor.contract.reports import Progress, TaskEnd
 from tf_executor.contract.states import TaskState
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.history.model import encode_line, recording_lines
+from tf_scheduler.history.model import encode_line, recording_lines, speed_of
 from tf_scheduler.history.record import Recorder, fold_lines, read_recording, service_run
 from tf_scheduler.model.effects import (
     Decision,
@@ -104,10 +104,10 @@ def test_progress_is_downsampled_to_a_curve(tmp_path: Path) -> None:
 
     recording = read_recording(tmp_path / "recording.jsonl")
     points = recording.curves["worker-0"]
-    assert [(1.0, 1, 4.0, 2.0), (1.6, 3, None, 64.0)] == [
-        (point.time, point.step, point.loss, point.speed) for point in points
+    assert [(1.0, 1, 4.0, (2.0, "steps")), (1.6, 3, None, (64.0, "examples"))] == [
+        (point.time, point.step, point.loss, speed_of(point)) for point in points
     ]
-    assert "examples" == recording.unit
+    assert (64.0, "examples") == recording.speed
 
 
 def test_last_progress_is_kept(tmp_path: Path) -> None:
@@ -139,18 +139,13 @@ def test_progress_of_a_week_fits(tmp_path: Path) -> None:
 def test_unit_of_run_is_that_of_its_leader() -> None:
     """Each task has its own unit, which may change during the run."""
     lines = (
-        {"t": 1.0, "progress": "worker-0", "step": 1, "speed": 2.0, "unit": "steps"},
-        {"t": 2.0, "progress": "worker-0", "step": 2, "speed": 64.0, "unit": "examples"},
-        {"t": 3.0, "progress": "worker-1", "step": 2, "speed": 2.0, "unit": "steps"},
+        {"t": 1.0, "progress": "worker-0", "step": 1, "steps_per_second": 2.0},
+        {"t": 2.0, "progress": "worker-0", "step": 2, "examples_per_second": 64.0},
+        {"t": 3.0, "progress": "worker-1", "step": 2, "steps_per_second": 2.0},
         {"t": 4.0, "progress": "worker-0", "step": 3},
     )
 
-    recording = fold_lines(lines)
-
-    assert "examples" == recording.unit
-    assert {"worker-0": ["steps", "examples", ""], "worker-1": ["steps"]} == {
-        task: [point.unit for point in points] for task, points in recording.curves.items()
-    }
+    assert (64.0, "examples") == fold_lines(lines).speed
 
 
 def test_output_adds_nothing_to_the_curve_of_reports() -> None:

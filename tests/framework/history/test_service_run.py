@@ -14,7 +14,7 @@ LAUNCHED = {"launched": "worker-0__a", "task": "worker-0", "generation": 1, "age
 LINES = [
     {"t": 1000.0, **LAUNCHED},
     {"t": 1002.0, "status": "worker-0__a", "state": "running"},
-    {"t": 1003.5, "progress": "worker-0", "step": 3, "loss": 0.5, "speed": None, "unit": "steps"},
+    {"t": 1003.5, "progress": "worker-0", "step": 3, "loss": 0.5, "steps_per_second": None},
     {"t": 1010.0, "status": "worker-0__a", "state": "finished", "ended": True},
     {"t": 1010.5, "result": "succeeded", "reason": "worker-0 has finished"},
 ]

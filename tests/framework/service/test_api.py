@@ -8,11 +8,11 @@ import pytest
 
 from builders import a_spec
 from kit.waiting import wait_until
-from runs import a_run
+from runs import a_point, a_run
 from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.errors import JobError, OptionsError
 from tf_scheduler.history.database import RunDatabase, SharedRuns
-from tf_scheduler.history.model import ProgressPoint, Run
+from tf_scheduler.history.model import Run
 from tf_scheduler.model.effects import Decision, ResultDecided
 from tf_scheduler.model.events import Tick
 from tf_scheduler.model.state import Result, SchedulerState, Verdict
@@ -228,7 +228,7 @@ def test_this_run_and_past_runs_are_listed_once(tmp_path: Path) -> None:
 def test_past_run_has_options_and_curve_of_its_leader(tmp_path: Path) -> None:
     """Numbers that JSON lacks are null; no file outside the folder is read."""
     service = Ending(tmp_path)
-    points = tuple(ProgressPoint(float(at), at, loss=float("inf"), metrics={"accuracy": 0.5}) for at in range(100))
+    points = tuple(a_point(at, at, loss=float("inf"), metrics={"accuracy": 0.5}) for at in range(100))
     service.run = a_run(id=OWN, curves={"worker-0": points})
     (tmp_path / "secret.json").write_text("{}")
 

@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from builders import a_job, a_spec, with_fields
 from live_api import LiveApi
-from runs import a_run
+from runs import a_point, a_run
 from simulation import send
 from simulation.mesos import an_agent
 from simulation.world import play
@@ -21,7 +21,6 @@ from tf_executor.contract.strategies import Strategy
 from tf_executor.contract.text import format_number
 from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.history.database import SharedRuns
-from tf_scheduler.history.model import ProgressPoint
 from tf_scheduler.model.events import AgentFailed, ProgressReported, UsageReported
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import Verb
@@ -437,12 +436,12 @@ def with_runs(tmp_path):
 
     def record(name, losses, options, **others):
         points = tuple(
-            ProgressPoint(1000.0 + step, step, loss, 5.0, unit="steps", metrics={"accuracy": 1 - loss})
+            a_point(step, step, loss, speed=5.0, unit="steps", metrics={"accuracy": 1 - loss})
             for step, loss in enumerate(losses, 1)
         )
         service = {"name": "dev/digits", "command": "python train.py", **options}
         values = {"curves": {"worker-0": points}, "options": {"service": service}, "service": "dev/digits", **others}
-        return a_run(id=name, unit="steps", **values)
+        return a_run(id=name, **values)
 
     shared = SharedRuns(tmp_path)
     shared.save(record(FIRST, (0.9, 0.5, 0.3), {"environment": {"LR": "0.1"}}, note="lr 0.1", submitted=1000.0))

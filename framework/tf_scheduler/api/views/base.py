@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from tf_executor.contract.reports import PROGRESS_FIELDS, Progress
 from tf_executor.contract.text import format_duration
 from tf_scheduler.api.views import plan_messages
 from tf_scheduler.api.views.plan_messages import sdk_uninstall_plan
@@ -70,24 +68,6 @@ class ApiProblem:
 
 
 ApiAnswer = View | ApiProblem
-
-
-def finite_or_none(value: Any) -> Any:
-    """Replace infinities and NaN, which JSON does not have, by None."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-#: Fields of a report that answers have.
-REPORTED = ("time", *(each.name for each in PROGRESS_FIELDS))
-
-
-def report_body(report: Progress | None, names: Iterable[str] = REPORTED) -> dict[str, Any]:
-    """Return the fields of a report as JSON; None if not reported or not finite."""
-    metrics = {} if report is None else report.metrics
-    return {
-        **{name: finite_or_none(getattr(report, name, None)) for name in names},
-        "metrics": {name: finite_or_none(value) for name, value in metrics.items()},
-    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from heapq import nsmallest
 from typing import Any
 
-from tf_executor.contract.reports import Progress, describe_progress, describe_restart_loss
+from tf_executor.contract.reports import REPORT_FIELDS, Progress, describe_progress, describe_restart_loss
 from tf_executor.contract.states import Activity, Status, TaskState, assert_never
 from tf_executor.contract.text import format_number, format_part, format_percent, format_resources, list_names
 from tf_scheduler.api.views import plan_messages
@@ -24,7 +24,7 @@ from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Recovery, TaskRecord, TaskStatus, is_own_cause
 
-from .base import REPORTED, Snapshot, report_body
+from .base import Snapshot
 from .tasks import job_speed, memory_of, resources_of, usage_of
 
 
@@ -251,7 +251,7 @@ def _task(state: SchedulerState, record: TaskRecord, silence: int) -> TaskRow:
         live=state.is_live(record),
         progress=describe_progress(progress) if progress else "",
         activity=(Activity.PAUSED if override else _activity(state, record, status, silence)).value,
-        **report_body(values, ("sequence", *REPORTED)),
+        **values.to_json(("sequence", *REPORT_FIELDS)),
         **usage_of(state, record),  # type: ignore[arg-type]
         memory_mb=memory_of(state, record),
         step_text="" if values.step is None else format_part(values.step, values.total),

@@ -16,7 +16,14 @@ from tf_executor.contract.bodies import (
     ResultBody,
     TrainingBody,
 )
-from tf_executor.contract.reports import CURVE_FIELDS, REPORT, Progress, describe_progress, progress_texts
+from tf_executor.contract.reports import (
+    CURVE_FIELDS,
+    REPORT,
+    REPORT_FIELDS,
+    Progress,
+    describe_progress,
+    progress_texts,
+)
 from tf_executor.contract.text import downsample, pluralize
 from tf_scheduler.core.launch.cluster_spec import cluster_of, cluster_records, tf_config
 from tf_scheduler.model.ids import TaskName
@@ -24,7 +31,7 @@ from tf_scheduler.model.spec import JobKind, TaskSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TrainingCurve
 
-from .base import ApiAnswer, Snapshot, View, report_body
+from .base import ApiAnswer, Snapshot, View
 from .pods import display_status
 from .tasks import job_speed
 
@@ -107,7 +114,7 @@ def _kind_of(task: TaskSpec) -> JobKind:
 
 def _points(curve: TrainingCurve | None, points: int) -> list[PointBody]:
     chosen = downsample(() if curve is None else curve.points, points)
-    return [cast(PointBody, report_body(point, CURVE_FIELDS)) for point in chosen]
+    return [cast(PointBody, point.to_json(CURVE_FIELDS)) for point in chosen]
 
 
 def _report(state: SchedulerState, name: TaskName) -> Progress | None:
@@ -119,12 +126,13 @@ def _report(state: SchedulerState, name: TaskName) -> Progress | None:
 
 def _task(state: SchedulerState, task: TaskSpec, report: Progress | None, points: list[PointBody]) -> ProgressBody:
     record = state.stored.tasks.get(task.name)
+    values = {**dict.fromkeys(REPORT_FIELDS), "metrics": {}} if report is None else report.to_json(REPORT_FIELDS)
     return {
         "name": task.name,
         "job": task.job.kind.value,
         "index": task.index,
         "status": "PENDING" if record is None else display_status(state, record),
-        **report_body(report),  # type: ignore[typeddict-item]
+        **values,  # type: ignore[typeddict-item]
         "points": points,
     }
 
@@ -132,7 +140,7 @@ def _task(state: SchedulerState, task: TaskSpec, report: Progress | None, points
 def _summary(reports: Mapping[TaskName, Progress], leader: str | None) -> dict[str, str]:
     """Return the texts of the leader, else of the first task that reports."""
     first = min(reports, key=lambda name: name != leader, default=None)
-    progress = Progress() if first is None else Progress.from_json(report_body(reports[first]))
+    progress = Progress() if first is None else Progress.from_json(reports[first].to_json(REPORT_FIELDS))
     return progress_texts(replace(progress, examples_per_second=job_speed(reports, leader)))
 
 

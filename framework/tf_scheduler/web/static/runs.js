@@ -107,9 +107,8 @@ function renderComparison(runs) {
 
 // A speed in steps and one in examples are different curves.
 function toPoint(point) {
-  const isExamples = point.unit === "examples" && point.speed !== null;
-  const metrics = isExamples ? { ...point.metrics, "examples a second": point.speed } : point.metrics;
-  return { ...point, metrics, steps_per_second: point.unit === "steps" ? point.speed : null };
+  if (point.examples_per_second === null) return point;
+  return { ...point, metrics: { ...point.metrics, "examples a second": point.examples_per_second }, steps_per_second: null };
 }
 
 function renderDifferences(runs) {
