@@ -203,7 +203,7 @@ def notable_lines(lines: Iterable[str]) -> list[str]:
 
 
 class OutputTail:
-    """New whole lines of an output file, which the executor may truncate."""
+    """New whole lines of a file, which the executor or logrotate may truncate."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._offset, self._partial = path, 0, b""
@@ -223,7 +223,7 @@ class OutputTail:
         try:
             with self._path.open("rb") as file:
                 if file.seek(0, os.SEEK_END) < self._offset:
-                    self._offset = 0
+                    self._offset, self._partial = 0, b""
                 file.seek(self._offset)
                 part = file.read(_PART)
         except OSError:  # not created yet

@@ -90,7 +90,7 @@ class RunScheduler(SupervisedScheduler):
         self._token = launch.token
         #: Address of the web page, with the token; empty before the first response.
         self.page = ""
-        self._log, self._offset, self._own = launch.log, 0, True
+        self._log, self._own = OutputTail(launch.log), True
         self._last_line = ""
         #: Last response; None before the first one.
         self.overview: Overview | None = None
@@ -143,17 +143,7 @@ class RunScheduler(SupervisedScheduler):
 
     def read_log(self) -> None:
         """Read new whole lines of the scheduler's log."""
-        try:
-            with self._log.open("rb") as file:
-                if file.seek(0, os.SEEK_END) < self._offset:
-                    self._offset = 0  # truncated, as by logrotate
-                file.seek(self._offset)
-                new = file.read()
-        except FileNotFoundError:
-            return
-        new = new[: new.rfind(b"\n") + 1]
-        self._offset += len(new)
-        for line in new.decode(errors="replace").splitlines():
+        for line in self._log.lines():
             self._print(line)
 
     def _print(self, line: str) -> None:
