@@ -243,6 +243,10 @@ class Progress:
         others = (self.members, self.storage_error, self.saves)
         return self.source is not None or all(value is None for value in others)
 
+    def extends(self, last: Progress | None) -> bool:
+        """Whether it extends a curve: a relaunched program prints before it reports."""
+        return self.source != OUTPUT or last is None or last.source in (None, OUTPUT)
+
     def encode(self, task_id: str) -> bytes:
         """Return the bytes for a framework message (before base64): strict JSON."""
         return _message("progress", task_id, {**asdict(self), "metrics": self.metrics})

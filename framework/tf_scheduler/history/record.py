@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from tf_executor.contract.reports import OUTPUT, Progress
+from tf_executor.contract.reports import Progress
 from tf_executor.contract.text import downsample
 from tf_scheduler.errors import JobError
 from tf_scheduler.model.effects import (
@@ -171,7 +171,6 @@ def fold_lines(lines: Iterable[Mapping[str, Any]], run: model.Run = _NO_RUN) -> 
     launches: dict[str, model.RecordedLaunch] = {}
     curves: dict[str, list[Progress]] = {}
     warnings: list[model.RunWarning] = []
-    reporting: set[str] = set()
     for line in lines:
         kind = next((name for name in _OF_LAUNCHES if name in line), "")
         if kind == "launched":
@@ -179,11 +178,9 @@ def fold_lines(lines: Iterable[Mapping[str, Any]], run: model.Run = _NO_RUN) -> 
         elif kind and line[kind] in launches:
             launches[line[kind]] = _OF_LAUNCHES[kind](launches[line[kind]], line)
         elif "progress" in line:
-            task, point = line["progress"], Progress.from_json({**line, "time": line["t"]})
-            if point.source == OUTPUT and task in reporting:
-                continue  # a relaunched program prints before it reports
-            reporting |= {task} if point.source not in (None, OUTPUT) else set()
-            curves.setdefault(task, []).append(point)
+            point, curve = Progress.from_json({**line, "time": line["t"]}), curves.setdefault(line["progress"], [])
+            if point.extends(curve[-1] if curve else None):
+                curve.append(point)
         elif "warning" in line:
             warnings.append(model.RunWarning(line["t"], line["warning"]))
     thinned = {task: tuple(downsample(points, MAX_POINTS)) for task, points in curves.items()}

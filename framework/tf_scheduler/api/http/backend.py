@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from tf_executor.contract.reports import OUTPUT, Progress
+from tf_executor.contract.reports import Progress
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.errors import SchedulerError
 from tf_scheduler.interfaces import TaskFiles
@@ -103,23 +103,19 @@ class CurveRecorder:
     def __init__(self, before: Mapping[TaskName, TrainingCurve] | None = None) -> None:
         self._curves = {name: _Curve(list(curve.points), curve.stride) for name, curve in (before or {}).items()}
         self._with_metrics: set[TaskName] = set()
-        self._reporting: set[TaskName] = set()
 
     def __call__(self, event: Event, decision: Decision) -> None:
         if isinstance(event, ProgressReported) and event.progress.is_of_training:
             name, point = name_of(event.task_id), event.progress
-            if point.source not in (None, OUTPUT):
-                self._reporting.add(name)
-            elif point.source == OUTPUT and name in self._reporting:
-                return  # a relaunched program prints before it reports
-            if name not in self._curves:
-                self._curves[name] = _Curve([])
+            curve = self._curves.setdefault(name, _Curve([]))
+            if not point.extends(curve.newest):
+                return
             if point.metrics and not self._has_metrics(name):
                 point = replace(point, metrics={})
             record = decision.state.stored.tasks.get(name)
             if record is not None and decision.state.spec.is_leader(record.job, record.index):
                 point = replace(point, workers=decision.state.count_workers())
-            self._curves[name].add(point)
+            curve.add(point)
 
     def _has_metrics(self, name: TaskName) -> bool:
         """Whether the curve includes metrics: those of the first tasks do, to save memory."""
