@@ -14,6 +14,8 @@ from tf_scheduler.options.schema.fields import Integer, Number
 from tf_scheduler.package.render import defaults, mismatches
 
 HOME = Path(__file__).parents[3]
+SCHEMA = config_schema()
+DEFAULTS = defaults(SCHEMA)
 COMMAND = {"service": {"command": "x"}}
 BOUNDED = [option for option in OPTIONS if isinstance(option.field, (Integer, Number))]
 
@@ -33,27 +35,25 @@ def scheduler_accepts(options):
 
 
 def dcos_takes(options):
-    return mismatches(merge(defaults(config_schema()), options), config_schema()) == []
+    return mismatches(merge(DEFAULTS, options), SCHEMA) == []
 
 
 def test_generated_files_are_current() -> None:
     """Run scripts/generate-options after a change of an option."""
-    assert config_schema() == json.loads((HOME / "package" / "config.json").read_text())
+    assert SCHEMA == json.loads((HOME / "package" / "config.json").read_text())
 
 
 def test_config_schema_is_valid_for_universe() -> None:
     """Draft 4, in ASCII."""
-    Draft4Validator.check_schema(config_schema())
+    Draft4Validator.check_schema(SCHEMA)
 
-    assert json.dumps(config_schema(), ensure_ascii=False).isascii()
+    assert json.dumps(SCHEMA, ensure_ascii=False).isascii()
 
 
 def test_config_schema_defaults_match_scheduler() -> None:
     """DC/OS installs the package without any option."""
-    config = defaults(config_schema())
-
-    assert [] == mismatches(config, config_schema())
-    assert resolve(COMMAND) == resolve({**config, "service": {**config["service"], **COMMAND["service"]}})
+    assert [] == mismatches(DEFAULTS, SCHEMA)
+    assert resolve(COMMAND) == resolve({**DEFAULTS, "service": {**DEFAULTS["service"], **COMMAND["service"]}})
 
 
 @pytest.mark.parametrize("option", BOUNDED, ids=str)
@@ -86,6 +86,6 @@ def test_null_and_unknown_names_are_rejected(option) -> None:
 def test_every_option_and_section_is_described() -> None:
     """Each description is a sentence with a full stop."""
     texts = [option.metadata("description") for option in OPTIONS]
-    texts += [section["description"] for section in config_schema()["properties"].values()]
+    texts += [section["description"] for section in SCHEMA["properties"].values()]
 
     assert [] == [text for text in texts if not text or not text.endswith(".")]

@@ -185,13 +185,14 @@ def test_option_means_the_same_everywhere(option: Option) -> None:
     document = document_with(option, value)
 
     from_file = resolve(parse(json.dumps(document).encode(), "options.json"))
-    from_dcos = resolve(to_document(variables(document)))
+    rendered = variables(document)
+    from_dcos = resolve(to_document(rendered))
     assert option.value(from_file) != option.default
     assert from_file == from_dcos
     assert to_spec(from_file) == to_spec(from_dcos)
 
     written = value if isinstance(value, str) else json.dumps(value)
-    assert from_file == resolve(to_document({**variables(document), variable_name(option): written}))
+    assert from_file == resolve(to_document({**rendered, variable_name(option): written}))
 
 
 def test_data_records_reach_the_scheduler_as_text() -> None:
