@@ -304,15 +304,16 @@ def test_logs_since_a_time(ask, api, since: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize("end", [b"", b"\n"])
-@pytest.mark.parametrize("count", [0, 1, 2, 20_000, 50_000, 60_000])
+@pytest.mark.parametrize("count", [0, 1, 2, 2_000, 5_000, 6_000])
 def test_tail_may_be_longer_than_one_request(ask, api, count: int, end: bytes) -> None:
+    """The log has half a megabyte, a request asks for 64 KiB."""
     api.deploy()
-    every = [b"line %d" % number for number in range(50_000)]
+    every = [b"line %d of %s" % (number, 100 * b"x") for number in range(5_000)]
     api.sandboxes.files["worker-0"] = {"stdout": b"\n".join(every) + end}
 
     shown = ask("logs", "worker-0", "--tail", str(count)).lines
 
-    assert [line.decode() for line in every[len(every) - min(count, 50_000) :]] == shown
+    assert [line.decode() for line in every[len(every) - min(count, 5_000) :]] == shown
 
 
 def test_followed_logs_of_all_tasks_end_with_them(ask, api) -> None:
