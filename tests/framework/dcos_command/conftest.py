@@ -1,6 +1,5 @@
 """A deployed service, and both programs that ask it."""
 
-import math
 from functools import partial
 from pathlib import Path
 
@@ -10,15 +9,12 @@ from builders import a_spec, declaring
 from dcos_command.main import main as dcos_main
 from kit.invocation import invoke_main
 from live_api import LiveApi
-from tf_scheduler.api import app
 from tf_scheduler.cli.main import main as own_main
 
 
 @pytest.fixture
-def api(monkeypatch: pytest.MonkeyPatch):
+def api():
     """The service dev/digits: a ps, two workers, a chief; not registered yet."""
-    # On a busy machine any answer is expensive, and would be repeated after the test has changed the state.
-    monkeypatch.setattr(app, "_EXPENSIVE", math.inf)
     with LiveApi(declaring(a_spec(name="dev/digits"), "EPOCHS", "NOTE")) as live:
         yield live
 
