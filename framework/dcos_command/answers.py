@@ -1,6 +1,6 @@
-"""Check the JSON of answers against the types of their bodies.
+"""Parse JSON answers of the scheduler, Cosmos and Marathon, and check their types.
 
-Members that the types do not name may have any value: a newer scheduler may send more.
+A member that its type does not name may have any value, because a newer scheduler may send more members.
 """
 
 import json
@@ -157,10 +157,10 @@ _PATTERNS = [(re.compile(pattern), kind) for pattern, kind in _TYPES]
 
 
 def parse_answer(request: str, url: str, text: str) -> Any:
-    """Return the JSON of an answer, `{}` for an empty one.
+    """Return the JSON of an answer, `{}` for an empty answer.
 
-    `request`: such as `GET v1/plans`, or `event log v1/tasks/worker-0/logs`. Raise UnreachableError if neither a
-    scheduler nor DC/OS answers like this.
+    `request`: such as `GET v1/plans`, or `event log v1/tasks/worker-0/logs`. Raise UnreachableError if the answer
+    cannot be from a scheduler or DC/OS.
     """
     try:
         answer = parse_json(text) if text else {}
@@ -170,14 +170,14 @@ def parse_answer(request: str, url: str, text: str) -> Any:
 
 
 def check_answer(request: str, url: str, answer: Any) -> Any:
-    """Return the answer if it has the type of its body, see `parse_answer`."""
+    """Return the answer if it has the type for this request; raise as `parse_answer`."""
     if (problem := next(_problems(answer, type_of(request), "answer"), None)) is not None:
         raise _wrong(request, url, problem)
     return answer
 
 
 def type_of(request: str) -> Any:
-    """Return the type of the answer to a request; Any if it is unknown."""
+    """Return the type of the answer to a request; Any for an unknown request."""
     return next((kind for pattern, kind in _PATTERNS if pattern.fullmatch(request)), Any)
 
 
@@ -207,12 +207,12 @@ def _wrong(request: str, url: str, why: str) -> UnreachableError:
 
 
 def has_type(value: Any, kind: Any) -> bool:
-    """Whether a value of JSON has the type."""
+    """Whether a JSON value has the type."""
     return next(_problems(value, kind, ""), None) is None
 
 
 def _problems(value: Any, kind: Any, place: str) -> Iterator[str]:
-    """What differs from the type, with its place, such as `answer.tasks[0].name`."""
+    """Yield each difference from the type with its path, as `answer.tasks[0].name`."""
     origin, inner = get_origin(kind), get_args(kind)
     if hasattr(kind, "__total__"):
         yield from _object_problems(value, kind, place) if isinstance(value, dict) else (f"{place}: not an object",)

@@ -19,7 +19,8 @@ from .transport import ClusterConnection, tls_verification
 class HttpErrorBody:
     """Parsed body of an HTTP error.
 
-    `message`: sentence and lines of problems; None: another form. `code`: the scheduler's, Cosmos' `type`, or empty.
+    `message`: a sentence, then a line for each problem; None if the body has another form. `code`: the scheduler's
+    `code` or Cosmos' `type`; empty if the body has neither.
     """
 
     message: str | None = None
@@ -67,21 +68,21 @@ class Installation(Protocol):
         """Return the service's package and options, as Cosmos' `service.describe` does."""
 
     def localize(self, options: Mapping[str, Any], folder: Path, *, replace_all: bool) -> Mapping[str, Any]:
-        """Validate a local service's options; make paths absolute, relative to `folder`."""
+        """Validate a local service's options; resolve their relative paths in `folder`."""
 
     def preview(self, options: Mapping[str, Any], version: str | None) -> Mapping[str, Any]:
         """Return the input of the scheduler's update preview for exactly these options."""
 
     def update(self, options: Mapping[str, Any], version: str | None, *, replace_all: bool) -> Any:
-        """Restart the scheduler with `options`, merged or (`replace_all`) alone."""
+        """Restart the scheduler with `options`; keep others unless `replace_all`."""
 
     def uninstall(self) -> Any:
         """Start the removal of the service; return without waiting for its end."""
 
     def last_failure(self, *, finished: bool) -> str | None:
-        """Return the scheduler's last failure; empty: none, None: the service is gone.
+        """Return the scheduler's last failure, or an empty text.
 
-        `finished`: the scheduler has reported the end of the removal.
+        None: the service is gone. `finished`: the scheduler has reported the end of the removal.
         """
 
 
@@ -136,17 +137,17 @@ class CosmosInstallation:
 
 
 def app_id(service: ServiceClient) -> str:
-    """Id of the service's app, as Cosmos and Marathon write it."""
+    """Return the id of the service's app in the form of Cosmos and Marathon."""
     return "/" + service.name.strip("/")
 
 
 def installation_of(service: ServiceClient) -> Installation:
-    """The service's own installation, else Cosmos."""
+    """Return the program that installed the service, by default Cosmos."""
     return service.installation or CosmosInstallation(service)
 
 
 def last_failure_message(app: Mapping[str, Any]) -> str:
-    """Return Marathon's last failure of this version of the app, or an empty string."""
+    """Return the last failure of the app's present version, or an empty string."""
     last = app.get("lastTaskFailure") or {}
     message = str(last.get("message") or "")
     if not message or last.get("version") != app.get("version"):
@@ -156,7 +157,7 @@ def last_failure_message(app: Mapping[str, Any]) -> str:
 
 
 def installed_names(service: ServiceClient) -> list[str]:
-    """Names of all services of this package in the DC/OS of `service`, by Marathon."""
+    """Ask Marathon for the names of this package's services in the DC/OS of `service`."""
     marathon = replace(service, name="marathon", token="")
     apps = marathon.get("v2/apps", label=f"DCOS_PACKAGE_NAME=={PACKAGE}")["apps"]
     return sorted(app["id"].strip("/") for app in apps if app.get("labels", {}).get("DCOS_PACKAGE_NAME") == PACKAGE)
@@ -176,13 +177,13 @@ Query = Mapping[str, Optional[str]]
 
 
 def api_path(*parts: str) -> str:
-    """Return `v1/PART/PART`, with each part quoted, slashes too."""
+    """Return `v1/PART/PART`; quote each part, also its slashes."""
     return "v1/" + "/".join(quote(part, safe="") for part in parts)
 
 
 @dataclass(frozen=True)
 class ServiceClient:
-    """Client of one service, at its own URL if `direct`. Requests raise CommandError."""
+    """Client of one service; `direct`: without DC/OS. Requests raise CommandError."""
 
     cluster: ClusterConnection
     name: str
@@ -202,24 +203,24 @@ class ServiceClient:
 
     @property
     def url(self) -> str:
-        """URL of the API, without `/v1`."""
+        """Base URL of the API, without `/v1`."""
         base = self.cluster.url.rstrip("/")
         return base if self.direct else f"{base}/service/{quote(self.name.strip('/'))}"
 
     def get(self, path: str, codes: tuple[int, ...] = (), **query: str | None) -> Any:
-        """Return the JSON at PATH. `codes`: further statuses that are accepted."""
+        """Return the JSON at PATH. `codes`: statuses that are accepted although not 2xx."""
         return self.get_with_status(path, codes, **query)[1]
 
     def get_with_status(self, path: str, codes: tuple[int, ...] = (), **query: str | None) -> tuple[int, Any]:
-        """Return status and JSON at PATH; some answers have no body."""
+        """Return status and JSON at PATH; the JSON is `{}` for an answer without a body."""
         return self._json("GET", self.url, path, codes, query)
 
     def post(self, path: str, body: Any = None, **query: str | None) -> Any:
-        """Return the JSON answer to a command; `body` None: an empty body."""
+        """POST a command; return its JSON answer. `body` None: send an empty body."""
         return self._json("POST", self.url, path, (), query, body)[1]
 
     def cosmos(self, name: str, path: str, body: Any, version: str = "v1") -> Any:
-        """Return the answer of Cosmos, the package service of DC/OS."""
+        """Send a request to Cosmos, the package service of DC/OS; return its answer."""
         if self.direct:
             raise CommandError(
                 f"`{self.url}` is the address of a scheduler, but this command needs DC/OS; "
@@ -232,7 +233,7 @@ class ServiceClient:
         return self._json("POST", self.cluster.url, path, (), {}, body, media)[1]
 
     def event_content(self, path: str, event: transport.ServerSentEvent) -> Any:
-        """Return the JSON of an event of the stream at PATH."""
+        """Parse the JSON in an event of the stream at PATH."""
         return parse_answer(f"event {event.name} {path}", f"{self.url}/{path}", event.data)
 
     def events(self, path: str, last: str = "", **query: str | None) -> Iterator[transport.ServerSentEvent]:
@@ -336,7 +337,7 @@ class ServiceOptions:
 
 
 def client_at(url: str, name: str, environment: Mapping[str, str], program: str) -> ServiceClient:
-    """Client without an API token for a scheduler or DC/OS URL. Raise UsageError."""
+    """Return a client without token for a scheduler or DC/OS URL. Raise UsageError."""
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"--url: `{url}`: must begin with http:// or https://")
     try:
@@ -358,6 +359,6 @@ def client_at(url: str, name: str, environment: Mapping[str, str], program: str)
 
 
 def with_token(service: ServiceClient, option: str, environment: Mapping[str, str]) -> ServiceClient:
-    """The client with a token: the option, else its own, the variable, `dcos config`."""
+    """Set the client's token: --token, else its own, the variable's, `dcos config`'s."""
     default = environment.get(TOKEN_VARIABLE) or service.cluster.api_token
     return replace(service, token=option or service.token or default)

@@ -100,7 +100,7 @@ def program_of(context: click.Context) -> CliProgram:
 
 
 class _WithExamples(click.Command):
-    """A command with examples after its help; each follows the program's name."""
+    """A command whose help ends with examples; each starts with the program's name."""
 
     examples: Sequence[str] = ()
 
@@ -153,7 +153,7 @@ class Group(_WithExamples, click.Group):
             return 0
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
-        """Add a command whose short help, and that of its commands, is never cut off."""
+        """Add a command; do not cut off its short help, nor that of its sub-commands."""
         for each in (cmd, *getattr(cmd, "commands", {}).values()):
             each.short_help = each.get_short_help_str(_SHORT_HELP)
         super().add_command(cmd, name)
@@ -202,9 +202,10 @@ class _MissingCommand(click.UsageError):
 
 
 class Name(click.ParamType):
-    """Names of one kind that a service has.
+    """Type of an argument that names a part of a service, such as a task.
 
-    They are completed, and suggested after a wrong one. `listing`: the command that lists them.
+    The shell completes valid names. After an invalid name, a message suggests valid names. `listing`: the command that
+    lists the valid names.
     """
 
     def __init__(self, name: str, listing: str, fetch: Callable[[ServiceClient, Params], Sequence[str]]) -> None:
@@ -224,9 +225,9 @@ class Name(click.ParamType):
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
     def hint(self, service: ServiceClient, value: str, params: Params, *, listed: bool) -> str:
-        """Return valid names and the command that lists them; empty: the value is valid.
+        """Return valid names and the command that lists them; empty for a valid value.
 
-        `listed`: the scheduler's message lists the names, so they are not repeated.
+        `listed`: the scheduler's message already lists the names, so this text omits them.
         """
         try:
             names = self.fetch(service, params)
@@ -266,7 +267,7 @@ class LocalOption(click.Option):
 
 
 def argument(name: str, kind: Name | None = None, **settings: Any) -> Callable[[Any], Any]:
-    """Add an argument, see Argument; its names are of this kind."""
+    """Declare a positional argument (see Argument); `kind` defines its valid names."""
     return click.argument(name, cls=Argument, type=kind, **settings)
 
 
@@ -281,7 +282,7 @@ def common_options() -> list[click.Option]:
 
 
 def service_options(before: Mapping[str, Any], params: Mapping[str, Any]) -> ServiceOptions:
-    """The options after the command win over those before it."""
+    """Merge options before and after the command; those after it take precedence."""
     options = {**before, **{name: value for name, value in params.items() if value is not None}}
     options["name"] = options.get("service") or options.get("name")
     return ServiceOptions(**{name: options.get(name) or "" for name in ("name", "url", "token", "run")})
@@ -292,7 +293,7 @@ def service_options(before: Mapping[str, Any], params: Mapping[str, Any]) -> Ser
 
 @dataclass
 class CommandCall:
-    """A call of a command: the service that it asks, and how it shows the answer."""
+    """A call of a command: finds the service, confirms, and prints the answer."""
 
     program: CliProgram
     options: ServiceOptions
@@ -302,11 +303,11 @@ class CommandCall:
 
     @property
     def service(self) -> ServiceClient:
-        """The service of the options, see `find`."""
+        """The service that the options select, see `find`."""
         return self.find()
 
     def find(self) -> ServiceClient:
-        """Find the service of the options, once. Raise CommandError without one."""
+        """Find the service that the options select, once. Raise CommandError if none."""
         if self.client is None:
             self.client = self.program.find(self.options, self.program.environment)
         return self.client
@@ -323,9 +324,9 @@ class CommandCall:
         return None
 
     def confirm(self, question: str, *, yes: bool, effects: Renderable = ()) -> None:
-        """Show the effects, and ask unless `yes`.
+        """Show the effects, and ask the question unless `yes`.
 
-        Raise UsageError if the user declines. Raise CommandError first without a service.
+        Raise UsageError if the user declines. Raise CommandError before the question if no service is found.
         """
         self.find()
         Screen(sys.stderr).show(effects)  # standard output is for the answer
@@ -349,8 +350,8 @@ class CommandCall:
 class ServiceCommand(_WithExamples):
     """A command that asks a service.
 
-    Its function gets the CommandCall and its own parameters. `sdk_json`: the SDK's command prints JSON; so does
-    `dcos tensorflow`, for scripts that read it.
+    Its function receives the CommandCall and the command's parameters. `sdk_json`: `dcos tensorflow` prints JSON,
+    because scripts read the JSON of the DC/OS SDK's command.
     """
 
     def __init__(
@@ -442,9 +443,9 @@ def _group_of(words: Sequence[str]) -> click.Group:
 
 
 def command(words: str, *also: str, examples: Sequence[str] = (), **settings: Any) -> Callable[[Any], ServiceCommand]:
-    """Declare a command, such as `plan status`, which has hidden other spellings.
+    """Declare a command, such as `plan status`; `also`: further, hidden spellings.
 
-    `examples`: arguments in the help's examples; without them, those of the arguments.
+    `examples`: arguments for each example in the help; by default the examples of the declared arguments.
     """
 
     def decorate(function: Callable[..., int | None]) -> ServiceCommand:
@@ -469,17 +470,17 @@ group("debug", "Show offer decisions.", "debug offers")
 
 
 def show_names(names: Sequence[str]) -> Renderable:
-    """One name a line."""
+    """Render a list of names, one per line."""
     return names
 
 
 def show_json(document: Any) -> Renderable:
-    """A document as indented JSON."""
+    """Render a document as indented JSON."""
     return (json.dumps(document, indent=2),)
 
 
 def show_message(answer: Any) -> Renderable:
-    """The scheduler's answer to a command."""
+    """Render the message in the scheduler's answer to a command."""
     return (str(answer.get("message", "done")),)
 
 
@@ -489,6 +490,6 @@ yes_option = click.option("-y", "--yes", is_flag=True, help="Skip the confirmati
 
 
 def print_error(text: str) -> None:
-    """Print to standard error, which may be closed, or on a full disk."""
+    """Print to standard error; do not fail if it is closed or its disk is full."""
     with suppress(OSError):
         click.echo(remove_controls(text), err=True)

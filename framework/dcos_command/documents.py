@@ -1,4 +1,4 @@
-"""Options documents: read from files, merged, and changed by `--set`."""
+"""Read options files, merge their content, and apply the settings of `--set`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .errors import CommandError
 
 
 def merge_options(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge nested options as DC/OS does; other values of `above` win."""
+    """Merge nested objects as DC/OS does; `above` replaces all other values."""
     merged = dict(below)
     for name, value in above.items():
         old = merged.get(name)
@@ -21,7 +21,7 @@ def merge_options(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[st
 
 
 def relative_job_url(options: Mapping[str, Any]) -> str:
-    """`service.job_url` if it is a relative path, which only local runs can use."""
+    """Return `service.job_url` if it is a relative path (for local runs), else empty."""
     section = options.get("service")
     url = section.get("job_url") if isinstance(section, Mapping) else None
     return url if isinstance(url, str) and "://" not in url and not url.startswith("/") else ""
@@ -46,9 +46,9 @@ def read_document(file: str, label: str = "") -> Any:
 
 
 def with_settings(document: Mapping[str, Any], settings: Iterable[str]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Apply each SECTION.OPTION=VALUE; return the options, and (setting, problem).
+    """Apply each SECTION.OPTION=VALUE; return options and (setting, problem) pairs.
 
-    VALUE is JSON, else a text. A path may name an environment variable: service.environment.LR=0.1.
+    A VALUE that is not JSON is a text. A path may name an environment variable: service.environment.LR=0.1.
     """
     changed, wrong = json.loads(json.dumps(document)), []
     for setting in settings:

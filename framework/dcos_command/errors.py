@@ -26,7 +26,7 @@ class CommandError(Exception):
 
 
 class UsageError(CommandError):
-    """Valid options that contradict each other, or an unconfirmed command."""
+    """Wrong use: options contradict each other, or a command is not confirmed."""
 
     kind = "wrong_usage"
     exit_code = 2
@@ -52,7 +52,7 @@ class NothingToDoError(CommandError):
 class RefusedError(CommandError):
     """The scheduler or the cluster refused the request.
 
-    Text and `kind` are from its answer; `kind` may be empty. `lists_names`: the text lists the valid names.
+    Text and `kind` come from the answer; `kind` may be empty. `lists_names`: the text lists the valid names.
     """
 
     def __init__(self, message: str, http_status: int, kind: str = "", *, lists_names: bool = False) -> None:
@@ -61,13 +61,13 @@ class RefusedError(CommandError):
 
 
 def wants_json(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Whether a possibly wrong command line or the environment requests JSON."""
+    """Whether the environment, or the command line (even if invalid), requests JSON."""
     return "--json" in arguments or environment.get(JSON_VARIABLE, "").lower() in ("1", "true", "yes")
 
 
 @contextmanager
 def report_as_json(as_json: bool, out: TextIO | None, *, one_line: bool = False) -> Iterator[None]:
-    """Also print a CommandError as a JSON document to `out`; it is raised in any case."""
+    """Print a CommandError of the block as JSON to `out` if `as_json`; raise it again."""
     try:
         yield
     except CommandError as error:
@@ -78,7 +78,7 @@ def report_as_json(as_json: bool, out: TextIO | None, *, one_line: bool = False)
 
 
 def error_document(error: CommandError) -> Mapping[str, Any]:
-    """JSON document of an error; `status`: HTTP status, absent without an answer."""
+    """Return the JSON document of an error; `status` only after an HTTP answer."""
     if isinstance(error, NothingToDoError):
         return {"message": str(error)}
     if not isinstance(error, RefusedError):

@@ -39,7 +39,7 @@ def follow_stream(
 ) -> Iterator[ServerSentEvent]:
     """Yield events up to one of `last_events`; resume an interrupted stream.
 
-    Raise UnreachableError if the first request gets no answer, or too many later ones in a row.
+    Raise UnreachableError if the first request, or too many later requests in a row, get no answer.
     """
     last, failures = "", 0
     started = False
@@ -66,7 +66,7 @@ Log = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class LogQuery:
-    """What `logs` shows. `since`: seconds, None: all; `tail`: lines, None: all."""
+    """Request of `logs`. `since`: age in seconds; `tail`: number of lines; None: all."""
 
     tasks: Sequence[str] = ()
     file: str = "stdout"
@@ -85,7 +85,7 @@ def _seconds(text: str | None) -> float | None:
 
 
 def _logs(service: ServiceClient, query: LogQuery) -> Any:
-    """The log of a single task, else `logs`, and reasons for those `missing`."""
+    """Return one task's log; for several tasks `logs`, and reasons in `missing`."""
     if len(query.tasks) == 1:
         return _log(service, query.tasks[0], query)
     logs, missing = [], {}
@@ -102,7 +102,7 @@ def _logs(service: ServiceClient, query: LogQuery) -> Any:
 
 
 def _log(service: ServiceClient, task: str, query: LogQuery) -> Log:
-    """The last bytes of a task's file, or what --since and --tail select."""
+    """Return the part of a task's file that --since and --tail select, or its end."""
     path, file, since, tail = api_path("tasks", task, "logs"), query.file, query.since, query.tail
     log: Log = service.get(path, file=file, length=str(_LOG_BYTES))
     if since is not None:
@@ -121,7 +121,7 @@ def _log(service: ServiceClient, task: str, query: LogQuery) -> Log:
 
 
 def _read(service: ServiceClient, path: str, file: str, offset: int, log: Log) -> Log:
-    """Read a file from `offset` to its size in `log`: an agent returns 64 KB at most."""
+    """Read a file from `offset` to its size in `log`, up to 64 KB per request."""
     data, at = [], offset
     while at < log["size"]:
         piece = service.get(path, file=file, offset=str(at), length=str(_LOG_BYTES))
@@ -133,7 +133,7 @@ def _read(service: ServiceClient, path: str, file: str, offset: int, log: Log) -
 
 
 def _line_count(data: str) -> int:
-    """Number of lines that are known to be complete at their start, or one more."""
+    """Count the lines in `data`; the first of them may lack its start."""
     return data.count("\n") + (not data.endswith("\n"))
 
 
@@ -150,7 +150,7 @@ def _last_lines(log: Log, count: int) -> Log:
 
 
 def _times(service: ServiceClient, task: str, file: str) -> list[tuple[int, float]]:
-    """Offsets of a file, and when they were written; empty: unknown."""
+    """Return pairs of file offset and time when it was written; empty if unknown."""
     try:
         index = service.get(api_path("tasks", task, "logs"), file=file + _TIMES_SUFFIX, length=str(_LOG_BYTES))
     except RefusedError:  # not an output file
@@ -165,7 +165,7 @@ def _times(service: ServiceClient, task: str, file: str) -> list[tuple[int, floa
 
 
 def _merged(logs: Sequence[Log]) -> Iterator[tuple[str, str]]:
-    """Task and text of each line, by time; lines of one moment stay together."""
+    """Return (task, text) of all lines by time; at equal times a task's lines adjoin."""
     lines = []
     for log in logs:
         offsets, at = [offset for offset, _ in log["times"]], log["offset"]
@@ -178,7 +178,7 @@ def _merged(logs: Sequence[Log]) -> Iterator[tuple[str, str]]:
 
 
 def prefixed(task: str, text: str) -> str:
-    """Return `worker-0 | step 5`, without colours and overwritten text."""
+    """Return a line such as `worker-0 | step 5`, without colours and overwritten text."""
     return f"{task} | {remove_controls(text.rstrip(chr(13)).rpartition(chr(13))[2])}"
 
 
@@ -224,7 +224,7 @@ def _follow_one(service: ServiceClient, query: LogQuery) -> Iterator[Any]:
 
 
 def _stream(service: ServiceClient, task: str, file: str, offset: int | None) -> Iterator[Any]:
-    """Yield items of a log from `offset` on; None: wait until the task is launched."""
+    """Yield items of a log from `offset`. None: first wait for the task's launch."""
     path = api_path("tasks", task, "logs")
     start = str(offset or 0)
     while True:
@@ -241,7 +241,7 @@ def _stream(service: ServiceClient, task: str, file: str, offset: int | None) ->
 
 @dataclass
 class _Feed:
-    """Puts the items of a log into a queue, then an error or None. Runs in a thread."""
+    """Function of a thread: puts a log's items into a queue, any error, then None."""
 
     service: ServiceClient
     items: queue.Queue[tuple[str, Any]]
@@ -259,7 +259,7 @@ class _Feed:
 
 
 def _follow_all(service: ServiceClient, starts: Mapping[str, int | None], file: str) -> Iterator[Any]:
-    """Yield whole lines and other items of several logs as they arrive."""
+    """Follow several logs at once; yield complete lines and other items on arrival."""
     items: queue.Queue[tuple[str, Any]] = queue.Queue()
     for task, offset in starts.items():
         threading.Thread(target=_Feed(service, items, task, file, offset), daemon=True).start()
@@ -360,7 +360,7 @@ def _row(event: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def follow_events(service: ServiceClient, task: str | None = None, limit: int = _DEFAULT_EVENTS) -> Iterator[Any]:
-    """The newest events first, then each event as it happens."""
+    """Yield the newest events of the past, then each event as it happens."""
     newest = _events(service, task, limit)
     yield from newest["events"]
     start = {"after": str(newest["next"]), "journal": newest.get("journal"), "task": task}
@@ -402,7 +402,7 @@ _TIMED_OUT, _SIGNAL_BASE = 124, 128  # exit codes, as of timeout(1) and of a she
 
 
 def _run_in_task(service: ServiceClient, task: str, words: Sequence[str], timeout: int) -> Any:
-    """Start the command, and wait for its result."""
+    """Start a command in a task, and wait for its result. Raise CommandError."""
     started = service.post(api_path("tasks", task, "exec"), {"command": list(words), "timeout": timeout})
     path, end, delay = api_path("tasks", task, "exec", started["id"]), time.monotonic() + timeout, _FIRST_POLL
     while True:
@@ -419,7 +419,7 @@ def _run_in_task(service: ServiceClient, task: str, words: Sequence[str], timeou
 
 
 def _show_exec(answer: Mapping[str, Any], timeout: int) -> Renderable:
-    """Write the output to the streams that the command has written to."""
+    """Print the command's output here, to the same of the two streams."""
     notes = ["The output is longer: only its first part is shown."] if answer["cut"] else []
     notes += [f"The command was killed after {timeout} s (--timeout)."] if answer["timed_out"] else []
     yield Raw(answer["stdout"])

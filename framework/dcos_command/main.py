@@ -1,4 +1,4 @@
-"""The root of `dcos tensorflow`, and what both programs have in common."""
+"""Run `dcos tensorflow`; root help and options shared with `dcos-tensorflow`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _GROUP_ALIASES: Mapping[str, str] = {"plans": "plan", "pods": "pod"}
 
 
 def add_commands(root: Group, program: CliProgram, without: Collection[str] = ()) -> None:
-    """Make `root` that of the program; add all commands, except those in `without`."""
+    """Make `root` the program's root; add all commands except those in `without`."""
     root.program = program
     for name, command in COMMANDS.commands.items():
         if name not in without:
@@ -62,7 +62,7 @@ def add_commands(root: Group, program: CliProgram, without: Collection[str] = ()
 
 
 def _show_help(words: Sequence[str]) -> None:
-    """Same as `--help` of the command; the DC/OS SDK's sub-commands have both."""
+    """Print the same as `--help`; the DC/OS SDK's sub-commands have both forms."""
     context = click.get_current_context().find_root()
     for word in words:
         if not isinstance(context.command, click.Group):
@@ -74,12 +74,12 @@ def _show_help(words: Sequence[str]) -> None:
 
 
 def root_help(summary: str, name: str, *lines: str) -> str:
-    """Help of a root: its summary, the exit codes, and examples."""
+    """Return the help of a root command: its summary, the exit codes, and examples."""
     return f"{summary}\n\n{EXIT_CODES}\n\n{example_block(name, lines)}"
 
 
 def root_options() -> list[click.Option]:
-    """Root options: those stored for commands, and those that the dcos command calls."""
+    """Return the root's options: those of all commands, --info and --config-schema."""
     options = common_options()
     for option in options:
         option.expose_value, option.callback = False, _keep
@@ -95,7 +95,7 @@ def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> Non
 
 
 def _printing(flag: str, text: str, help_text: str) -> click.Option:
-    """An option that prints a text and exits."""
+    """Return an option that prints a text and exits."""
 
     def show(context: click.Context, _parameter: click.Parameter, is_set: bool) -> None:
         if is_set:
@@ -124,7 +124,7 @@ def run_command(root: Group, arguments: Sequence[str]) -> int:
 
 
 def plain_screen() -> Screen:
-    """Plain text on standard output, which may be closed."""
+    """Return a plain-text screen on standard output, which may be closed."""
     return Screen(Path(os.devnull).open("w") if sys.stdout is None else sys.stdout)
 
 
@@ -142,7 +142,7 @@ def find_service(options: ServiceOptions, environment: Mapping[str, str]) -> Ser
 
 
 def find_services(options: ServiceOptions, environment: Mapping[str, str]) -> Sequence[ServiceClient]:
-    """Find the service at --url, else all of the attached cluster. Raise CommandError."""
+    """Find the service at --url or all in the attached cluster. Raise CommandError."""
     service = find_service(options, environment)
     if options.url or environment.get(URL_VARIABLE):
         return [service]
@@ -167,7 +167,7 @@ def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] 
 
 
 def root_group(program: CliProgram) -> Group:
-    """The root command of `dcos tensorflow`."""
+    """Return the root command of `dcos tensorflow` with all its commands."""
     help_text = root_help(INFO, program.name, "submit options.json", "--name=mnist status", "list")
     root = Group("tensorflow", help=help_text, params=[*root_options()], context_settings=dict(CONTEXT_SETTINGS))
     root.params.append(_printing("--version", __version__, "Print the version."))

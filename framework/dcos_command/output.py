@@ -1,4 +1,4 @@
-"""Output of commands: words, lines and tables, as plain text or on a terminal."""
+"""Print words, lines and tables of commands as plain text, fitted to a terminal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .errors import UsageError
 
 @dataclass(frozen=True)
 class Word:
-    """Text with a meaning: the value of a `Tone`, "dim", "strong", or none."""
+    """Text with a meaning: the value of a `Tone`, "dim", "strong", or empty."""
 
     text: str
     meaning: str = ""
@@ -34,17 +34,17 @@ Cell = Union[str, Word]
 
 
 def status_word(text: str) -> Word:
-    """A status with its tone."""
+    """Return a status as a word with its tone."""
     return Word(text, tone_of(text).value)
 
 
 def dim(text: str) -> Word:
-    """Secondary information."""
+    """Return a word that is secondary information."""
     return Word(text, "dim")
 
 
 def local_time(seconds: float) -> str:
-    """Unix time as local date and time."""
+    """Format a Unix time as local date and time."""
     try:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
     except (OverflowError, ValueError, OSError):  # no calendar reaches so far
@@ -61,9 +61,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """Table fitted to the terminal: long cells wrap, only charts are cut.
+    """Table fitted to the terminal: long texts wrap, charts are cut off.
 
-    `charts`: indexes of columns drawn with characters, such as bars. They shrink, so that the others keep one line.
+    `charts`: indexes of columns drawn with characters, such as bars. Only these columns are cut off, so that the
+    other columns keep one line.
     """
 
     columns: Sequence[str]
@@ -98,7 +99,7 @@ Renderable = Iterable[Block]
 
 
 def cell_text(cell: Cell) -> str:
-    """The cell's text without control characters, because it may quote tasks."""
+    """Return the cell's text without control characters, which tasks may have written."""
     return remove_controls(cell.text if isinstance(cell, Word) else cell)
 
 
@@ -115,7 +116,7 @@ _CHART_WIDTH = 6
 
 
 def render_lines(part: Block, width: int | None = None) -> Iterator[str]:
-    """The lines of a part, at most `width` long where possible; None: unlimited."""
+    """Yield a part's lines, up to `width` long where possible; None: unlimited."""
     if isinstance(part, str):
         yield from remove_controls(part).split("\n")
     elif isinstance(part, Line):
@@ -149,13 +150,13 @@ def _table(table: Table, width: int | None) -> Iterator[str]:
 
 
 def minimum_width(table: Table) -> int:
-    """Width below which the table is drawn as one line for each cell."""
+    """Return the width below which the table is printed with one line for each cell."""
     widths = _minimum_widths(table)
     return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 
 def column_widths(table: Table, width: int | None) -> list[int]:
-    """Column widths: the widest are narrowed until all fit, none below its minimum."""
+    """Narrow the widest columns until all fit, none below its minimum; return widths."""
     widths, minimum = _full_widths(table), _minimum_widths(table)
     available = sum(widths) if width is None else max(width - len(_GAP) * (len(widths) - 1), sum(minimum))
     while sum(widths) > available:
@@ -176,18 +177,18 @@ def _minimum_widths(table: Table) -> list[int]:
 
 
 def _unbreakable_width(cell: str) -> int:
-    """Width of its longest word, up to the limit from which words are broken."""
+    """Return the width of the cell's longest word, limited where words are broken."""
     words = cell.split()
     return min(max(map(_terminal_width, words), default=0), _MAX_NAME if len(words) == 1 else _MAX_WORD)
 
 
 def _texts(table: Table) -> list[list[str]]:
-    """Texts of the heading and of all rows."""
+    """Return the texts of the heading and of all rows."""
     return [[cell_text(cell) for cell in row] for row in [list(table.columns), *table.rows]]
 
 
 def _stacked(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
-    """Lines such as `task: worker-0` for each cell, with an empty line between rows."""
+    """Yield a line such as `task: worker-0` per cell, and an empty line between rows."""
     for number, row in enumerate(rows[1:]):
         if number:
             yield ""
@@ -203,7 +204,7 @@ def _wrapped(cell: str, limit: int) -> list[str]:
 
 
 def _terminal_width(text: str) -> int:
-    """Width in terminal cells: East Asian characters take two, accents none."""
+    """Return the width in terminal cells: East Asian characters take two, accents 0."""
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
     return len(text) + wide - sum(bool(unicodedata.combining(character)) for character in text)
 
@@ -213,7 +214,7 @@ class _OutputClosed(BaseException):
 
 
 def _watch(descriptor: int, end: int, closed: threading.Event, main: int) -> None:
-    """Wait for a hang-up of either (POSIX poll); on `descriptor`, signal `main`."""
+    """Poll both for a hang-up (POSIX). If `descriptor` hangs up, signal thread `main`."""
     poll = select.poll()
     poll.register(descriptor, 0)
     poll.register(end, 0)
@@ -233,7 +234,7 @@ def _watchable_descriptor(out: TextIO) -> int | None:
 
 
 class Screen:
-    """Plain text. `dcos-tensorflow` has one with colours, for terminals."""
+    """Screen for plain text; `dcos-tensorflow` has a subclass with colours."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -253,7 +254,7 @@ class Screen:
     def quit_on_close(self) -> Iterator[None]:
         """Raise BrokenPipeError in the block when the reader of the output closes it.
 
-        Where that cannot be watched (no poll, no signals, not the main thread), the next write raises it.
+        Without poll or signals, or outside the main thread, only the next write raises it.
         """
         descriptor = _watchable_descriptor(self._out)
         if descriptor is None:
@@ -281,7 +282,7 @@ class Screen:
             os.close(end)
 
     def show_live(self, frames: Iterable[Renderable]) -> None:
-        """Draw each frame in the place of the previous one; the last one stays."""
+        """Draw each frame in the place of the previous frame; the last frame stays."""
         drawn = 0
         for frame in frames:
             lines = [line for part in frame for line in render_lines(part, self._width())]
@@ -291,7 +292,7 @@ class Screen:
             drawn = len(lines)
 
     def _width(self) -> int | None:
-        """Width of the terminal, which may change; None: unlimited."""
+        """Return the terminal's present width; None: unlimited."""
         return shutil.get_terminal_size().columns if self.is_interactive else None
 
 

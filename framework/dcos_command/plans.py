@@ -1,4 +1,4 @@
-"""`plan ...`, `pod ...`: show and control plans, phases and steps, and pods."""
+"""Commands `plan ...` and `pod ...`: show and control plans and pods."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ Plan = Mapping[str, Any]
 
 
 def fetch_plan(service: ServiceClient, name: str) -> Any:
-    """The plan as the API returns it, also when it has errors."""
+    """Return the plan from the API, also a plan with errors."""
     return service.get(api_path("plans", name), PLAN_ERROR_CODES)
 
 
 def rollout_plan(service: ServiceClient) -> str:
-    """Plan that rolls out options: `update`, or `deploy` before the first update."""
+    """Return the plan that rolls out options: `deploy` until the first update."""
     return _UPDATE if _UPDATE in service.get(api_path("plans")) else _DEPLOY
 
 
 def plan_tree(name: str, plan: Plan) -> Iterator[Line]:
-    """The plan with phases, steps and why each step waits; then its errors."""
+    """Render a plan with its phases, its steps with reasons to wait, and its errors."""
     yield _heading("", name, plan)
     for last, phase in _with_last(plan["phases"]):
         yield _heading("└─ " if last else "├─ ", phase["name"], phase)
@@ -64,7 +64,7 @@ def _step(indent: str, step: Plan) -> Line:
 
 
 def _with_last(items: Sequence[Plan]) -> Iterator[Any]:
-    """Each item with whether it is the last."""
+    """Yield pairs: whether the item is the last, and the item."""
     return ((index == len(items) - 1, item) for index, item in enumerate(items))
 
 
@@ -94,7 +94,7 @@ def _step_names(service: ServiceClient, params: Params) -> Sequence[str]:
 
 
 class _PlanPart(Name):
-    """Names of parts of the named plan, or of the one that rolls out options."""
+    """Names of phases or steps of the named plan, by default of the rollout plan."""
 
     def listing_of(self, params: Params) -> str:
         return f"plan status {params['plan']}" if params.get("plan") else "update status"
@@ -223,7 +223,7 @@ def _control_pod(call: CommandCall, pod: str, verb: str, done: str, tasks: Seque
 
 
 def show_pod_control(answer: Mapping[str, Any], done: str) -> Renderable:
-    """The pod and what was done, with its tasks if there are others."""
+    """Render the pod, what was done, and its tasks if their names differ from it."""
     if "pod" not in answer:  # it was done before; the message is the scheduler's
         yield Line((answer["message"],))
         return

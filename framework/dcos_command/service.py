@@ -1,4 +1,4 @@
-"""Commands that show service state: `progress`, `health`, `config`, `debug`, ..."""
+"""Commands for progress, result, configurations, secrets, endpoints and health."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _BAR_WIDTH, _CURVE_WIDTH = 24, 20  # characters
 
 
 def progress_bar(fraction: float | None, width: int = _BAR_WIDTH) -> str:
-    """A bar for 0 to 1, in halves of a character, full only for 1; None: unknown."""
+    """Draw a fraction as a bar; only 1 fills it. None: an unknown fraction."""
     if fraction is None:
         return "╌" * width
     halves = int(min(1.0, max(0.0, fraction)) * width * 2)
@@ -45,7 +45,7 @@ def progress_bar(fraction: float | None, width: int = _BAR_WIDTH) -> str:
 
 
 def show_progress(answer: Mapping[str, Any]) -> Renderable:
-    """A row per job that reports training progress."""
+    """Render a row for each job that reports training progress."""
     jobs = answer["jobs"].items()
     rows = [_progress_row(name, job, _representative(name, answer)) for name, job in jobs if job["reporting"]]
     heading = ("job", "", "step", "steps/s", "examples/s", "left", "loss", "")
@@ -61,7 +61,7 @@ def show_progress(answer: Mapping[str, Any]) -> Renderable:
 
 
 def _representative(job: str, answer: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Task whose loss represents the job: the leader, else the slowest."""
+    """Return the task whose loss represents the job: the leader, else the slowest."""
     tasks = [task for task in answer["tasks"] if task["job"] == job and task["step"] is not None]
     leading = [task for task in tasks if task["name"] == answer["leader"]]
     return min(leading or tasks or [{}], key=lambda task: task.get("step", 0))
@@ -84,7 +84,7 @@ def _progress_row(name: str, job: Mapping[str, Any], task: Mapping[str, Any]) ->
 
 
 def _progress_details(task: Mapping[str, Any]) -> str:
-    """Return epoch, metrics, and the source unless it is a report of the program."""
+    """Format epoch, metrics, and the source unless the program itself reported."""
     metrics = (f"{name} {format_number(value)}" for name, value in (task.get("metrics") or {}).items())
     source = task.get("source") or "report"
     parts = (
@@ -102,18 +102,18 @@ _UNDECIDED = 5
 
 
 def result_code(answer: Mapping[str, Any]) -> int:
-    """Exit code of a command that shows a job's result."""
+    """Return the exit code of a command that shows a job's result."""
     return EXIT_CODES.get(answer["verdict"], _UNDECIDED)
 
 
 def final_result(service: ServiceClient) -> Any:
-    """Result of the job; None while it is not decided."""
+    """Return the result of the job; None while it is not decided."""
     answer = service.get(api_path("tf", "result"))
     return None if answer["verdict"] is None else answer
 
 
 def show_result(answer: Mapping[str, Any]) -> Renderable:
-    """How the job has ended, and why."""
+    """Render the job's verdict and its reason."""
     if answer["verdict"] is None:
         return (Line((Word("no result yet", "wait"),)),)
     return (Line((status_word(answer["verdict"]), ": ", str(answer["reason"]))),)
@@ -128,10 +128,10 @@ _MAX_SILENCE = 60.0
 def follow(
     service: ServiceClient, fetch: Callable[[ServiceClient], Any], *, is_installed: bool = False
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield result and answer of `fetch` repeatedly, until the job is decided.
+    """Yield the job's result and the answer of `fetch` repeatedly, until a result.
 
-    Both are None while the service does not answer. Raise UnreachableError if it never has, or not for a minute, unless
-    something restarts its scheduler: a local run, or (`is_installed`) the program that has just installed it.
+    Both are None while the service does not answer. Raise UnreachableError if the service does not answer the first
+    request, or later for a minute. Wait without limit for a local run, and (`is_installed`) for a new service.
     """
     answered = -math.inf
     while True:
@@ -170,7 +170,7 @@ def _progress_frames(service: ServiceClient, results: list[Any]) -> Iterator[Ren
 
 
 def fetch_progress(service: ServiceClient) -> Any:
-    """The progress with the points of its curves."""
+    """Return the progress with the points of its curves."""
     return service.get(api_path("tf", "progress"), points=str(_CURVE_WIDTH))
 
 
@@ -204,7 +204,7 @@ class _WaitTimeoutError(CommandError):
 
 
 def wait_for_result(service: ServiceClient, limit: float | None = None, *, training: bool = False) -> Any:
-    """The result of the job, or with `training` the progress at its first step."""
+    """Wait for the job's result, or with `training` for its first step; return it."""
     answer, deadline = None, math.inf if limit is None else time.monotonic() + limit
     for result, first_step in follow(service, _first_step if training else lambda _: None):
         answer = result or first_step
@@ -263,7 +263,7 @@ Options = Mapping[str, Any]
 
 
 def _fetch_configurations(service: ServiceClient) -> Any:
-    """All configurations with their content, newest first."""
+    """Return all configurations with their content, newest first."""
     ids = service.get(api_path("configurations"))
     return [configuration for name in ids for configuration in _fetch_configuration(service, name)]
 
@@ -293,9 +293,10 @@ def _configuration_row(configuration: Mapping[str, Any], older: Options | None, 
 
 
 def _changes(configuration: Mapping[str, Any], older: Options | None) -> list[str] | None:
-    """Options that differ from the previous target; None: unknown.
+    """Return the options that differ from the previous target; None if unknown.
 
-    No changes are stored if the previous options had become invalid; then `older`, these options, are compared.
+    A configuration lacks its changes if the previous options had become invalid. It is then compared with these
+    options, `older`.
     """
     if "changed" in configuration:
         changed = configuration["changed"]
@@ -307,7 +308,7 @@ def _changes(configuration: Mapping[str, Any], older: Options | None) -> list[st
 
 
 def changed_options(options: Options, older: Options) -> Sequence[str]:
-    """Names of the options that differ."""
+    """Return the names of the options that differ."""
     return list(_differing(dict(_flat(options, "")), dict(_flat(older, ""))))
 
 
@@ -329,7 +330,7 @@ def _value(options: Options, name: str) -> str:
 
 
 def value_text(value: Any) -> str:
-    """The value of an option: a text unchanged, any other value as JSON."""
+    """Format the value of an option: a text unchanged, any other value as JSON."""
     return value if isinstance(value, str) and value else json.dumps(value)
 
 

@@ -1,4 +1,4 @@
-"""`submit`, `status`, `list`, `open`, `tasks`, `why`, `cp`: jobs, services, tasks."""
+"""Commands about jobs, services and tasks: `submit`, `status`, `list`, `cp`, ..."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ _EVENTS = 5  # events of `status`
 
 
 def page_of(service: ServiceClient) -> str:
-    """URL of the web page; for a local run with its token, which is this user's own."""
+    """Return the web page's URL; that of a local run contains the user's own token."""
     return f"{service.url}/" + (f"#token={quote(service.token)}" if service.run and service.token else "")
 
 
 def _overview(service: ServiceClient) -> Any:
-    """The overview, with `activity` and the address of the page."""
+    """Fetch the overview; add `activity` and the address of the page."""
     overview = service.get(api_path("tf", "overview"))
     return {**overview, "activity": job_activity(overview), "page": page_of(service)}
 
 
 def job_activity(overview: Mapping[str, Any]) -> str:
-    """What the job does; `failed` if Mesos refused the framework."""
+    """Return the activity of the job; `failed` if Mesos refused the framework."""
     return str("failed" if overview["refused"] else overview.get("activity") or overview["verdict"] or "unknown")
 
 
@@ -59,7 +59,7 @@ def _activity(word: str) -> Word:
 
 
 def _trainer(overview: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The leader if it reports progress, else the first task that does, else nothing."""
+    """Return the leader if it reports progress, else the first task that does, or {}."""
     tasks = [task for task in overview["tasks"] if task.get("progress")]
     return next((task for task in tasks if task["name"] == overview["leader"]), tasks[0] if tasks else {})
 
@@ -168,7 +168,7 @@ def open_(call: CommandCall, print_only: bool) -> int:
 
 
 def _tunnel(url: str, environment: Mapping[str, str]) -> str:
-    """The command for the user's own machine, if this one is reached by SSH."""
+    """Return the SSH tunnel's command for a user who is logged in by SSH, else empty."""
     address, connection = urlsplit(url), environment.get("SSH_CONNECTION", "").split()
     if address.hostname not in ("127.0.0.1", "localhost") or len(connection) != 4:
         return ""
@@ -254,7 +254,7 @@ def submit(call: CommandCall, file: str, detach: bool, settings: Sequence[str]) 
 
 
 def show_submitted(answer: Mapping[str, Any]) -> Renderable:
-    """Name and page of a submitted job."""
+    """Render the name and the page of a submitted job."""
     yield f"submitted {answer['service']}"
     yield f"page: {answer['page']}"
 
@@ -274,7 +274,7 @@ class ProgressLines:
         self._has_trained = False
 
     def show(self, overview: Mapping[str, Any], seconds: float) -> None:
-        """Print what is new in an overview, `seconds` after the start."""
+        """Print what is new in an overview that is from `seconds` after the start."""
         activity = job_activity(overview)
         notices, restarts = overview.get("notices", self._notices), overview.get("restarts", self._restarts)
         for notice in notices:
@@ -290,7 +290,7 @@ class ProgressLines:
             self._echo(f"{activity}{text or _state_text(overview)}")
 
     def _changed(self, overview: Mapping[str, Any], seconds: float) -> str:
-        """What a line about a change says that others do not."""
+        """Return the part of a line about a change: agents, or the first step."""
         step = _trainer(overview).get("step")
         if overview["activity"] in (Activity.FETCHING, Activity.IMPORTING):
             tasks = (task for task in overview["tasks"] if task.get("live") and task["hostname"])
@@ -304,7 +304,7 @@ class ProgressLines:
 
 
 def _state_text(overview: Mapping[str, Any]) -> str:
-    """The reason, else the progress, else the tasks that the activity concerns."""
+    """Return the reason, else the progress, else the tasks that the activity concerns."""
     progress = "" if overview["activity"] == Activity.RESTARTING else _training(overview)
     text = overview["reason"] or progress or overview.get("detail")
     return f": {text}" if text else ""
@@ -356,7 +356,7 @@ def _state(task: Mapping[str, Any]) -> Word:
 
 
 def _note(task: Mapping[str, Any]) -> str:
-    """First reason why the task is pending, else its last executor or agent message."""
+    """Return the first reason why the task is pending, else its last message."""
     pending = task["pending"]
     more = f" (and {len(pending) - 1} more; see `why {task['name']}`)" if len(pending) > 1 else ""
     return f"{pending[0]}{more}" if pending else str(task["message"] or "")

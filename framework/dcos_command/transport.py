@@ -1,4 +1,4 @@
-"""HTTP and server-sent events by the standard library, to a DC/OS or a scheduler."""
+"""Send HTTP requests to DC/OS or a scheduler; read event streams; dcos settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SWITCH = ("true", "false")
 class ClusterConnection:
     """URL of a cluster or scheduler, without a final slash, and how to authenticate.
 
-    `token` empty: none; `verify`: "true", "false" or a file of certificates.
+    `token`: empty without a login. `verify`: "true", "false" or a file of certificates.
     """
 
     url: str
@@ -42,7 +42,7 @@ class ClusterConnection:
     api_token: str = field(default="", repr=False)
 
     def tls(self) -> ssl.SSLContext | None:
-        """None for http. Raise CommandError if the certificates cannot be read."""
+        """Return the TLS context, None for http. Raise CommandError for a bad file."""
         if not self.url.startswith("https:"):
             return None
         try:
@@ -61,7 +61,7 @@ class ClusterConnection:
 
 
 def attached_cluster(environment: Mapping[str, str]) -> ClusterConnection:
-    """The cluster of the dcos command. Raise CommandError if none is set up."""
+    """Return the cluster that the dcos command uses. Raise CommandError without one."""
     settings = _settings(Path(environment.get("DCOS_DIR") or Path.home() / ".dcos"))
     url = environment.get("DCOS_URL") or environment.get("DCOS_DCOS_URL") or settings.get("core.dcos_url", "")
     if not url.startswith(("http://", "https://")):
@@ -76,7 +76,7 @@ def attached_cluster(environment: Mapping[str, str]) -> ClusterConnection:
 
 
 def tls_verification(environment: Mapping[str, str], settings: Mapping[str, str]) -> tuple[str, str]:
-    """`ClusterConnection.verify`, and the name of the setting that it is from."""
+    """Return `verify` of ClusterConnection, and the name of the setting that sets it."""
     if environment.get("DCOS_TLS_INSECURE") in ("1", "true"):
         return "false", "DCOS_TLS_INSECURE"
     for name in ("DCOS_TLS_CA_PATH", "DCOS_SSL_VERIFY"):
@@ -121,9 +121,9 @@ class ServiceRequest:
 
 
 def send(request: ServiceRequest, cluster: ClusterConnection, timeout: float) -> tuple[int, str]:
-    """Return status and body. Raise UnreachableError.
+    """Send a request; return status and body. Raise UnreachableError.
 
-    `timeout`: seconds for each wait; the limit of all together is twice that.
+    `timeout`: seconds for each wait; all waits together may take twice as long.
     """
     with _errors_in_words(request, cluster):
         client = HttpClient(2 * timeout, timeout, cluster.tls(), uses_proxies=True, redirects=_RedirectHandler)
@@ -133,7 +133,7 @@ def send(request: ServiceRequest, cluster: ClusterConnection, timeout: float) ->
 
 @contextmanager
 def open_stream(request: ServiceRequest, cluster: ClusterConnection) -> Iterator[tuple[int, Iterator[bytes]]]:
-    """Stream status and lines until it breaks. Raise UnreachableError at the start."""
+    """Open a stream: status, and lines until it breaks. Raise UnreachableError."""
     seconds, context = _STREAM_TIMEOUT, cluster.tls()
     client = HttpClient(seconds, seconds, context, uses_proxies=True, redirects=_RedirectHandler)
     with ExitStack() as stack:
@@ -177,7 +177,7 @@ class _RedirectHandler(urllib.request.HTTPRedirectHandler):
 
 
 def is_safe_redirect(here: str, there: str) -> bool:
-    """Whether both URLs have one host and port; https may replace http, as on DC/OS."""
+    """Whether both URLs have the same host and port, or https replaces http (DC/OS)."""
     try:
         before, after = urlsplit(here), urlsplit(there)
         ports = {"http": 80, "https": 443}
@@ -189,7 +189,7 @@ def is_safe_redirect(here: str, there: str) -> bool:
 
 
 def _advice(error: object, encrypted: bool, cluster: ClusterConnection) -> str:
-    """A possible remedy, or an empty text."""
+    """Return a possible remedy for the error, or an empty text."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"\nIf a private CA signed the server's certificate, set {cluster.verified_by} to the CA's PEM file"
     if encrypted and isinstance(error, ssl.SSLError) and "WRONG_VERSION" in str(error):
@@ -203,7 +203,7 @@ def _advice(error: object, encrypted: bool, cluster: ClusterConnection) -> str:
 
 @dataclass(frozen=True)
 class ServerSentEvent:
-    """Event of a stream. `data`: its lines, joined. `id`: last id, to resume from."""
+    """Event of a stream. `data`: its joined lines. `id`: the stream's last id so far."""
 
     data: str
     name: str = "message"
@@ -211,7 +211,7 @@ class ServerSentEvent:
 
 
 def parse_events(lines: Iterable[bytes]) -> Iterator[ServerSentEvent]:
-    """Each complete event; comments and an incomplete last event are ignored."""
+    """Yield each complete event; ignore comments and an incomplete last event."""
     data: list[str] = []
     name, last = "", ""
     for raw in lines:

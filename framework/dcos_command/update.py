@@ -1,4 +1,4 @@
-"""`update ...`, `uninstall`: change options after a preview; remove the service."""
+"""Commands `update ...`, `uninstall` and `cancel`: change options, end a service."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Options = Mapping[str, Any]
 
 
 def user_options(service: ServiceClient) -> Options:
-    """Options given to DC/OS for the service; all others have their defaults."""
+    """Return the options that the user set for the service; others have defaults."""
     options: Options = installation_of(service).describe().get("userProvidedOptions") or {}
     return options
 
@@ -48,7 +48,7 @@ def user_options(service: ServiceClient) -> Options:
 def verify_stored(service: ServiceClient, options: Options, *, whole: bool) -> None:
     """Check that DC/OS still has these options (`whole`: only these) after an update.
 
-    Cosmos may lose one of two concurrent updates (ServiceUpdateHandler). Raise CommandError if it is this one.
+    Cosmos may lose one of two concurrent updates (ServiceUpdateHandler). Raise CommandError if this update is lost.
     """
     for _ in range(_CHECKS):
         time.sleep(_CHECK_SECONDS)
@@ -64,9 +64,9 @@ def verify_stored(service: ServiceClient, options: Options, *, whole: bool) -> N
 
 
 def preview(service: ServiceClient, options: Options, version: str | None) -> Any:
-    """The scheduler's preview of an update to exactly these options.
+    """Return the scheduler's preview of an update to exactly these options.
 
-    Raise UnreachableError if the scheduler does not answer, CommandError with the problems of the options.
+    Raise UnreachableError if the scheduler does not answer. Raise CommandError, with all problems, for invalid options.
     """
     path = api_path("tf", "update", "preview")
     try:
@@ -84,7 +84,8 @@ def describe_changes(
 ) -> Renderable:
     """Describe the effects of an update to exactly these options.
 
-    `anyway`: allow no effect. Raise CommandError with problems or reasons, NothingToDoError if nothing changes.
+    Raise CommandError, with the reasons, if the options are invalid or the update is refused. Raise NothingToDoError
+    if nothing changes, unless `anyway`.
     """
     try:
         answer = preview(service, options, version)
@@ -102,7 +103,7 @@ def describe_changes(
 
 
 def rejection_reasons(service: ServiceClient) -> list[str]:
-    """Reasons why the scheduler rejected its latest options; usually empty."""
+    """Return why the scheduler rejected its latest options; empty if it did not."""
     return list(service.get(api_path("configurations", "target")).get("rejected") or ())
 
 
@@ -120,10 +121,10 @@ def _change_blocks(answer: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def select_earlier(service: ServiceClient, name: str | None = None) -> tuple[str, Options]:
-    """Select the configuration to roll back to: the one with this id, or the previous.
+    """Return id and options of the configuration to roll back to, by default the last.
 
-    If the newest options are refused, the previous ones are in force. Secrets are not stored with configurations:
-    the present values are used. Raise CommandError if a secret has none.
+    Without a name it is the previous configuration; if the newest options are refused, the target in force. Secrets
+    get their present values, as configurations are stored without them. Raise CommandError if a value is missing.
     """
     ids = service.get(api_path("configurations"))
     earlier = ids if not name and rejection_reasons(service) else ids[1:]
@@ -144,7 +145,7 @@ def select_earlier(service: ServiceClient, name: str | None = None) -> tuple[str
 
 
 def restore_secrets(options: Any, present: Any) -> Any:
-    """The options with each masked secret replaced by its present value."""
+    """Return the options with each masked secret replaced by its present value."""
     if isinstance(options, Mapping):
         now = present if isinstance(present, Mapping) else {}
         return {name: restore_secrets(value, now.get(name)) for name, value in options.items()}
@@ -157,7 +158,7 @@ def restore_secrets(options: Any, present: Any) -> Any:
 
 
 def _restore_entry(entry: Any, present: Any) -> Any:
-    """Match an entry of a list, such as an environment variable, by its name."""
+    """Restore masked secrets of a list entry from the present entry of the same name."""
     if not isinstance(entry, Mapping):
         return entry
     named = (item for item in present or () if isinstance(item, Mapping))
@@ -177,9 +178,9 @@ def _hidden(options: Any, path: str) -> Iterator[str]:
 
 
 def check_unstarted(service: ServiceClient, present: Options, *, force: bool) -> Renderable:
-    """Warn of unstarted options in DC/OS that the update would overwrite.
+    """Warn of options that DC/OS has, but with which the scheduler was not started.
 
-    Raise CommandError with them, unless `force` is given.
+    The update would overwrite them. Raise CommandError, which lists them, unless `force`.
     """
     unstarted = _unstarted_options(service, present)
     rows = [(item["option"], value_text(item["new"]), value_text(item["old"])) for item in unstarted]
@@ -195,7 +196,10 @@ def check_unstarted(service: ServiceClient, present: Options, *, force: bool) ->
 
 
 def _unstarted_options(service: ServiceClient, present: Options) -> Sequence[Mapping[str, Any]]:
-    """Options in DC/OS not started yet; empty if refused or the scheduler is down."""
+    """Return options in DC/OS with which the scheduler was not started.
+
+    Empty if it has refused them or does not answer.
+    """
     try:
         if rejection_reasons(service):
             return ()
@@ -216,7 +220,7 @@ def check_unchanged(service: ServiceClient, present: Options) -> None:
 
 @dataclass(frozen=True)
 class Change:
-    """A previewed update. `replace`: `options` are all, else new ones."""
+    """A previewed update. `options`: all options if `replace`, else the new options."""
 
     options: Options
     #: Options that the preview was computed from.
@@ -404,7 +408,7 @@ def uninstall(call: CommandCall, no_wait: bool, timeout: int, yes: bool) -> int:
 
 
 def _uninstall(call: CommandCall, timeout: int | None) -> int:
-    """Remove the service; None: do not wait for the end."""
+    """Remove the service; wait up to `timeout` seconds for the end, None: do not wait."""
     service = call.service
     if service.keep is not None:
         service.keep(service)
@@ -424,7 +428,7 @@ def _show_uninstall(answer: Mapping[str, Any], program: str) -> Renderable:
 
 
 def uninstalled_message(app_id: str, message: str) -> str:
-    """Last line of a successful `uninstall`; `message`: what is left behind, or empty."""
+    """Return the last line of `uninstall`. `message`: what is left behind, or empty."""
     return f"{app_id} is uninstalled{f': {message}' if message else ''}"
 
 
@@ -483,7 +487,7 @@ def cancel(call: CommandCall, timeout: int, yes: bool) -> int:
 
 
 def _preview_cancel(service: ServiceClient) -> Renderable:
-    """What is stopped. Raise NothingToDoError if the job has already ended."""
+    """Describe what is stopped. Raise NothingToDoError if the job has already ended."""
     try:
         overview = service.get(api_path("tf", "overview"))
     except UnreachableError:
@@ -526,7 +530,7 @@ def _removal_plan(service: ServiceClient) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class LastStep:
-    """Last step of an uninstall plan."""
+    """Status of the last step of an uninstall plan."""
 
     #: About what is left behind; empty while that is unknown.
     message: str = ""
@@ -537,7 +541,7 @@ class LastStep:
 
 
 def last_uninstall_step(plan: Mapping[str, Any]) -> LastStep:
-    """Return the last step of an uninstall plan; of any other plan, an empty one."""
+    """Return the last step of an uninstall plan; an empty step for any other plan."""
     steps = (step for phase in plan["phases"] for step in phase["steps"])
     last = next((step for step in steps if step["name"] == LAST_STEP), None)
     if last is None:
