@@ -2,5 +2,5 @@
 
 `scheduler.SchedulerDriver` and `executor.ExecutorDriver` are pymesos drivers with their connection handling replaced.
 They pass on raw v1 events as dicts, report `DriverDisconnected` and `DriverAborted`, and return a `SendResult` for each
-call. Nothing is imported here, so that an executor does not load the scheduler's half.
+call. This module imports nothing, so that an executor does not load the code for schedulers.
 """

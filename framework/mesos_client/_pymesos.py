@@ -1,8 +1,8 @@
 """Import pymesos without its side effects; the only importer of pymesos.
 
-The build puts pymesos into _vendor, and leaves an installed one alone. Importing pymesos.process replaces the SIGINT
-handler, which fails outside the main thread. pymesos also adds a stderr handler and a level to its logger, so that each
-line would appear twice.
+The build copies pymesos into _vendor, and does not change an installed pymesos. Importing pymesos.process replaces the
+SIGINT handler, which fails outside the main thread. pymesos also sets its logger's level and adds a stderr handler,
+which would print each line twice.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _signals_untouched() -> Iterator[None]:
 
 @contextmanager
 def _logger_untouched() -> Iterator[None]:
-    """Restore level and handlers: an installed pymesos uses the same logger."""
+    """Restore level and handlers of the logger that an installed pymesos also uses."""
     logger = logging.getLogger("pymesos")
     level, handlers = logger.level, list(logger.handlers)
     try:

@@ -1,4 +1,4 @@
-"""Back-off and rate limit of connection attempts; randomness is an argument."""
+"""Back-off and rate limit of connection attempts; the clock for both."""
 
 from __future__ import annotations
 

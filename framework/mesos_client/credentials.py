@@ -44,7 +44,7 @@ class TokenCredentials(Credentials):
     Args:
         login: Returns a token; called for the first request, after each rejection, and for a stale token.
         scheme: Prefix of the token; `token=` on DC/OS.
-        is_stale: Whether a token expires soon.
+        is_stale: Returns whether a token expires soon.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ ClientCertificate = Optional[Union[str, Tuple[str, str]]]
 
 @dataclass(frozen=True)
 class Tls:
-    """TLS settings; TLS 1.2 or newer."""
+    """TLS settings. Connections use TLS 1.2 or newer."""
 
     verify: Verify = True
     cert: ClientCertificate = None
@@ -121,7 +121,7 @@ class Tls:
 
 
 class _Context(ssl.SSLContext):
-    """Register a socket before its handshake, so that a silent peer can be aborted."""
+    """Register a socket before its handshake: `handle` can then abort a silent peer."""
 
     handle: SocketHandle
 

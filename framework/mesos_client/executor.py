@@ -78,7 +78,7 @@ class AgentEnvironment:
         """Maximum delay between attempts while the agent is away.
 
         A recovered agent waits `--executor_reregistration_timeout` for its executors, by default as long as
-        `backoff_max`. A full delay that starts just before could miss this window; half of it cannot.
+        `backoff_max`. A delay of `backoff_max` that starts just before the recovery could end too late; half cannot.
         """
         return self.backoff_max / 2
 
@@ -101,7 +101,7 @@ class AgentEnvironment:
 
 
 def _domain_socket(environ: Mapping[str, str]) -> str | None:
-    """Return the URL of the socket of agents with --http_executor_domain_sockets."""
+    """Return the domain socket's URL; None without --http_executor_domain_sockets."""
     path = environ.get("MESOS_DOMAIN_SOCKET")
     if not path:
         return None
@@ -110,9 +110,10 @@ def _domain_socket(environ: Mapping[str, str]) -> str | None:
 
 
 def _tls(environ: Mapping[str, str]) -> Tls | None:
-    """Parse libprocess' TLS settings; only scheme `openssl` verifies host names.
+    """Parse libprocess' TLS settings; None if TLS is off.
 
-    Verification is optional. The client certificate is used if this user may read it.
+    The settings decide whether certificates are verified. Only scheme `openssl` also verifies host names. The client
+    certificate is used if this user may read its files.
     """
 
     def on(name: str) -> bool:
@@ -154,11 +155,10 @@ class ExecutorDriver(StreamProcess, MesosExecutorDriver):  # type: ignore[misc]
     """Stay subscribed to the agent in `environ`, and resend unacknowledged updates.
 
     `on_event` receives each event except HEARTBEAT as a dict, `on_state` DriverDisconnected and DriverAborted. Both run
-    in the driver's thread and should only enqueue. An agent may launch a task twice after it restarts. The driver
-    aborts when the agent is away for MESOS_RECOVERY_TIMEOUT, immediately if the framework does not checkpoint or the
-    agent does not know the executor, and on an ERROR event. SHUTDOWN is only passed on: the driver stays subscribed, so
-    that the last updates are acknowledged.
-    Raises ValueError for an invalid environment.
+    in the driver's thread and should only enqueue. A restarted agent may launch a task a second time. The driver aborts
+    when the agent is away for MESOS_RECOVERY_TIMEOUT. It aborts immediately on an ERROR event, if the agent does not
+    know the executor, or if the agent is away and the framework does not checkpoint. SHUTDOWN is only passed on: the
+    driver stays subscribed, so that the last updates are acknowledged. Raises ValueError for an invalid environment.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class ExecutorDriver(StreamProcess, MesosExecutorDriver):  # type: ignore[misc]
 
     @property
     def master(self) -> str:
-        """Base URL of the agent, under pymesos' name."""
+        """Base URL of the agent; pymesos calls it `master`."""
         return self.environment.agent
 
     def start(self) -> None:

@@ -1,4 +1,4 @@
-"""Requests to Mesos, and their JSON encoding."""
+"""Types and errors of requests to Mesos; helpers for JSON and base64."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ JSON_HEADERS = {"Content-Type": "application/json", "Accept": "application/json"
 
 @dataclass(frozen=True)
 class Subscription:
-    """Address of calls during one subscription."""
+    """URL and stream id for the calls during one subscription."""
 
     url: str
     #: Mesos-Stream-Id header of the response; agents do not send one.
@@ -54,7 +54,7 @@ class Subscription:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers that bind a call to the subscription, as a new dict."""
+        """A new dict of the headers that bind a call to the subscription."""
         return {"Mesos-Stream-Id": self.stream_id} if self.stream_id else {}
 
 

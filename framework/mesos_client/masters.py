@@ -1,4 +1,4 @@
-"""Find Mesos masters: addresses, redirects, leader detection with ZooKeeper.
+"""Parse addresses of Mesos masters, select the next master, decode the leader.
 
 Sources: Apache Mesos, include/mesos/zookeeper, src/zookeeper/url.hpp and src/master/detector/zookeeper.cpp. Standard
 library only.
@@ -51,9 +51,9 @@ def base_url(scheme: str, host: str, port: int) -> str:
 
 
 class MasterList:
-    """Select the next master: a redirect's leader until it fails, else in turn.
+    """Select the master to ask: the leader of a redirect until it fails, else in turn.
 
-    Thread-safe; responses to requests from before `replace` are ignored.
+    Thread-safe. Answers to requests from before `replace` are ignored.
     """
 
     def __init__(self, base_urls: Sequence[str]) -> None:
@@ -64,7 +64,7 @@ class MasterList:
 
     @property
     def current(self) -> str | None:
-        """Base URL; None if no master is known."""
+        """Base URL of the master to ask; None if no master is known."""
         with self._lock:
             return self._current()
 
@@ -87,7 +87,7 @@ class MasterList:
                 self._leader = leader
 
     def failed(self, asked: str) -> bool:
-        """Record a failure of `asked`; return whether a master is untried this round."""
+        """Record a failure of `asked`; return whether this round has an untried master."""
         with self._lock:
             if asked != self._current():
                 return False
@@ -115,7 +115,7 @@ class Leader:
     port: int
 
     def url(self, scheme: str) -> str:
-        """Return the URL with the IP; for https the host name, as in certificates."""
+        """Return the URL with the IP address; for https with the certificate's host name."""
         host = (self.hostname or self.ip) if scheme == "https" else (self.ip or self.hostname)
         return base_url(scheme, host, self.port)
 
@@ -132,7 +132,7 @@ class Detector:
         raise NotImplementedError
 
     def stop(self) -> None:
-        """Stop. May be called without `start`, and again."""
+        """Stop the detection. May be called without `start`, and again."""
         raise NotImplementedError
 
 
@@ -173,7 +173,7 @@ def _is_server(text: str) -> bool:
 
 
 def candidates(children: Iterable[str]) -> dict[int, str]:
-    """Return the masters' nodes among the children of the path, by number."""
+    """Return number -> name of the masters' nodes among the children of the path."""
     return {int(match.group(1)): match.group(0) for match in map(_CANDIDATE.fullmatch, children) if match}
 
 

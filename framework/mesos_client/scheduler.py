@@ -28,9 +28,9 @@ _NOT_READY = (307, 404, 500, 502, 503, 504)
 
 
 class SubscribeRetry:
-    """Decide when and where to subscribe again. Times are in seconds of any one clock.
+    """Decide when to subscribe again, and to which master.
 
-    `path`: the API's path, the end of a request's URL after the master.
+    All times are seconds of the same clock. `path`: path of the API, which follows the master's address in a URL.
     """
 
     def __init__(self, masters: MasterList, credentials: Credentials, path: str) -> None:
@@ -62,7 +62,7 @@ class SubscribeRetry:
         return self._delay(loss, refused, now), is_new
 
     def _refreshed(self, loss: StreamLoss) -> bool:
-        """Whether to try a new token immediately: the first 401 may mean an expired one."""
+        """Whether to try a new token immediately: on the first 401 one may be expired."""
         if loss.status != UNAUTHORIZED or loss.request is None:
             return False
         first, self._renewed = not self._renewed, True
@@ -112,7 +112,7 @@ AskMaster = Callable[[str], SendResult]
 
 
 class _MasterNotReadyError(Exception):
-    """The master did not answer a call of its operator API, but may do so later."""
+    """The master cannot answer calls of its operator API yet; a retry may succeed."""
 
     def __init__(self, loss: StreamLoss) -> None:
         super().__init__(loss.reason)
@@ -121,7 +121,7 @@ class _MasterNotReadyError(Exception):
 
 # pymesos has no annotations, so the base class is Any for mypy.
 class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc]
-    """Stay subscribed to the leading master. Only `teardown` ends the framework.
+    """Stay subscribed to the leading master. Only `teardown` removes the framework.
 
     Args:
         framework: FrameworkInfo. It is copied and sent unchanged, with `id` once that is known.
@@ -132,7 +132,7 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
         suppressed_roles: Roles without offers after a subscription.
         offer_constraints: OfferConstraints of SUBSCRIBE; masters before 1.11 ignore them.
         call_timeout: Seconds for each step of a call.
-        permit: Called before each subscription; raises to forbid it. The driver then waits to be stopped.
+        permit: Called before each subscription; an exception forbids it. The driver then waits for `stop`.
         before_registration: Called before each subscription without a framework id. Returns the id of a framework to
             continue, or None to register a new one. Raises RegistrationRefusedError to abort the driver, and
             TransportError to retry later.
@@ -193,9 +193,9 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
             self._detector.start(self._detected)
 
     def send(self, call: Mapping[str, Any], subscription: int | None = None) -> SendResult:
-        """Send a call such as {"type": "ACCEPT", "accept": {...}}; adds framework_id.
+        """Add framework_id to a call such as {"type": "ACCEPT", "accept": {...}}; send it.
 
-        Sends nothing if `subscription`, an earlier value of that property, has ended: decisions on its events are void.
+        `subscription`: number of the subscription whose events led to the call. If it has ended, nothing is sent.
         """
         return self._post({**call, "framework_id": {"value": self.framework_id}}, subscription)
 
@@ -267,7 +267,7 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
         return self._subscribe_request(url, body)
 
     def _follow(self, request: HttpRequest, restarts: int) -> StreamLoss:
-        """Read the stream; first check a registration with the same master."""
+        """Read the stream. Before a new registration, first ask `before_registration`."""
         if self._before_registration is None or "id" in self._framework:
             return super()._follow(request, restarts)
         try:
@@ -284,7 +284,7 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
         return super()._follow(self._subscribe_call(request.url), restarts)
 
     def _ask(self, master: str, restarts: int, kind: str) -> SendResult:
-        """Send a call to the operator API; a master that is not ready is asked again."""
+        """Call the operator API; after a 401 once more. Raises _MasterNotReadyError."""
         for is_last in (False, True):
             call = self._subscribe_request(master + OPERATOR_PATH, {"type": kind})
             reply, location = self._with_stream(restarts, partial(_exchange, call))
@@ -296,7 +296,7 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
         return result_of(reply)
 
     def _permitted(self) -> bool:
-        """Ask the permit: a subscription takes the framework over from another scheduler."""
+        """Ask `permit`, because a subscription disconnects another scheduler."""
         try:
             if self._permit is not None:
                 self._permit()
@@ -330,7 +330,7 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
 
 
 def _exchange(request: HttpRequest, stream: Stream) -> tuple[HttpReply, str | None]:
-    """Return the master's reply, and the location of a redirect."""
+    """Send a request; return the reply, and the location if it is a redirect."""
     head = stream.open(request)
     return HttpReply(head.status, stream.read()), head.headers.get("location")
 

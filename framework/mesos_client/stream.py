@@ -1,4 +1,4 @@
-"""Base class of both drivers: read RecordIO events in a thread, reconnect, call."""
+"""Base class of both drivers: read events in a thread, reconnect, send calls."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _event(record: bytes) -> dict[str, Any]:
 
 @contextmanager
 def reading(event: Mapping[str, Any]) -> Iterator[None]:
-    """Raise RecordError if the event has another form than the block expects."""
+    """Raise RecordError if the event lacks the form that the block expects."""
     try:
         yield
     except MALFORMED as error:
@@ -106,7 +106,7 @@ UNAUTHORIZED = 401
 
 
 class StreamProcess:
-    """Base class of the drivers, which overrides the methods of pymesos' `Process`.
+    """Base class of the drivers; it overrides the methods of pymesos' `Process`.
 
     A driver starts once. Both callbacks run in its reader thread and should only enqueue; their exceptions are logged.
     """
@@ -169,7 +169,7 @@ class StreamProcess:
         return self._with_stream(restarts, lambda stream: self._read(stream, request))
 
     def _with_stream(self, restarts: int, use: Callable[[Stream], _T]) -> _T:
-        """Return `use` of a new stream, which `restart_stream` and `stop` abort."""
+        """Call `use` with a new stream; `restart_stream` and `stop` abort the stream."""
         stream = self._transport.stream()
         with self._stream_lock:
             # A `restart_stream` since the request could not abort this stream.
@@ -202,11 +202,11 @@ class StreamProcess:
         return StreamLoss("the event stream ended" + ("" if decoder.is_between_records else " inside a record"))
 
     def _subscription(self) -> HttpRequest | None:
-        """Return the SUBSCRIBE call; None without a master (`restart_stream` continues)."""
+        """Return the SUBSCRIBE call; None: wait for `restart_stream`, no master is known."""
         raise NotImplementedError
 
     def _subscribed(self, event: Mapping[str, Any], session: Subscription, stream: Stream) -> None:
-        """Handle SUBSCRIBED; calls `_establish`."""
+        """Handle the SUBSCRIBED event; call `_establish`."""
         raise NotImplementedError
 
     def _lost(self, loss: StreamLoss) -> float | None:
@@ -237,7 +237,7 @@ class StreamProcess:
 
     @property
     def aborted(self) -> bool:
-        """Whether the driver is not running: not started, stopped or aborted."""
+        """Whether the driver does not run: it is not started yet, stopped or aborted."""
         return self._stopped.is_set() or not self._running
 
     @property
@@ -247,12 +247,12 @@ class StreamProcess:
 
     @property
     def last_failure(self) -> str | None:
-        """Cause of a missing subscription, if known; None while subscribed."""
+        """Why the driver is not subscribed; None while subscribed or if unknown."""
         return self._last_failure
 
     @property
     def clock_offset(self) -> float | None:
-        """Seconds by which the other side's clock was ahead at its last answer, if known."""
+        """Seconds by which Mesos' clock was ahead at the last answer; None if unknown."""
         return self._transport.clock_offset
 
     def start(self) -> None:
@@ -277,12 +277,12 @@ class StreamProcess:
         self.stop()
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait for the driver's stop, unless it was not started or calls this itself."""
+        """Wait for the reader thread to exit; do not wait if unstarted or in that thread."""
         if self._reader.ident is not None and self._reader is not threading.current_thread():
             self._reader.join(timeout)
 
     def restart_stream(self) -> None:
-        """Drop the connection or delay, and subscribe again now."""
+        """Abort the connection or the current delay, and subscribe again now."""
         self._wake.set()
         with self._stream_lock:
             self._restarts += 1
@@ -290,7 +290,7 @@ class StreamProcess:
                 self._stream.abort()
 
     def _halt(self) -> bool:
-        """Return whether this call halted the driver."""
+        """Halt the driver; return whether it was running until this call."""
         with self._state_lock:
             first, self._session = not self._stopped.is_set(), None
             self._stopped.set()
@@ -305,7 +305,7 @@ class StreamProcess:
         self._last_failure = None
 
     def _drop_session(self, reason: str, interrupt: bool = True) -> bool:
-        """Return whether there was a session."""
+        """End the session; return whether there was one."""
         with self._state_lock:
             had_session, self._session = self._session is not None, None
         # End a pending call, which would otherwise wait for its timeout.

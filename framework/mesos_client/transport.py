@@ -1,8 +1,8 @@
 """Send calls and open event streams over HTTP, with the standard library only.
 
-Releases of requests need a newer Python than agents have. Proxies and .netrc of the environment are ignored: masters
-are reached directly, and never receive another host's password. Another thread can abort a connection, also in its name
-lookup: the system's resolver cannot be interrupted, so it runs in a thread that may outlive its caller.
+The package `requests` needs a newer Python than agents have. Proxies and .netrc of the environment are ignored: masters
+are reached directly, and never receive another host's password. Another thread can abort a connection, also during its
+name lookup. The system's resolver cannot be interrupted, so it runs in a thread that may outlive its caller.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Resolved = List[Tuple[Any, ...]]
 def connect(host: str, port: int, timeout: float, handle: SocketHandle) -> socket.socket:
     """Connect to the first address that answers; `timeout` seconds for each step.
 
-    Raises OSError: the error of the last address or of the resolver, or after `handle` was aborted or interrupted.
+    Raises OSError if the resolver or all addresses fail, and if another thread aborts or interrupts `handle`.
     """
     failure: OSError = OSError(f"{host} does not resolve to an address")
     for family, kind, protocol, _, address in _resolve(host.strip("[]"), port, timeout, handle):
@@ -63,7 +63,7 @@ def connect(host: str, port: int, timeout: float, handle: SocketHandle) -> socke
 
 
 def connect_unix(path: str, timeout: float, handle: SocketHandle) -> socket.socket:
-    """Connect to a domain socket, by relative path if too long. Raises OSError."""
+    """Connect to a domain socket; make a long path relative. Raises OSError."""
     if len(os.fsencode(path)) >= _UNIX_PATH:
         path = os.path.relpath(path)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -138,7 +138,7 @@ def _broken(error: BaseException) -> TransportError:
 
 
 class Stream:
-    """POST requests over one connection, for example one with an endless response.
+    """POST requests over one connection, whose response may be endless.
 
     Used by one thread; only `interrupt` and `abort` are thread-safe.
     """
@@ -172,7 +172,7 @@ class Stream:
         return self._response
 
     def _is_connected(self, url: SplitResult) -> bool:
-        """Whether the connection is usable: readable means that the server closed it."""
+        """Whether the connection is usable; it is readable after the server has closed it."""
         if self._connection is None or self._connection.sock is None or self._peer != url[:2]:
             return False
         poll = select.poll()
@@ -208,7 +208,7 @@ class Stream:
             yield chunk
 
     def text(self) -> str:
-        """Return the start of an error response, for messages. Never raises."""
+        """Return the start of an error response, to quote in messages. Never raises."""
         body, end = b"", time.monotonic() + _MAX_SECONDS
         with suppress(TransportError):  # a partial text is enough
             for chunk in self.chunks():
@@ -262,7 +262,7 @@ def _port(url: SplitResult) -> int:
 class Transport:
     """Open streams, and send calls one by one over a persistent connection.
 
-    Raises ValueError for unusable files of `tls`. `timeout`: seconds that a call waits in the queue.
+    `timeout`: seconds that a call waits for earlier calls. Raises ValueError for unusable files of `tls`.
     """
 
     def __init__(self, tls: Tls | None = None, timeout: float = 10.0) -> None:

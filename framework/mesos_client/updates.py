@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class StatusUpdates:
-    """Unacknowledged updates, in order, and tasks. Thread-safe.
+    """Updates in order, and tasks, that the agent has not acknowledged. Thread-safe.
 
     Apache Mesos, docs/executor-http-api.md: "SUBSCRIBE" (unacknowledged_updates, unacknowledged_tasks) and "UPDATE".
     """
@@ -43,7 +43,7 @@ class StatusUpdates:
             self._tasks[task["task_id"]["value"]] = task
 
     def add(self, status: Mapping[str, Any]) -> uuid.UUID:
-        """Add `status` with uuid, timestamp, source. Raises ValueError if incomplete."""
+        """Add a status and missing metadata. Raises ValueError without task_id or state."""
         for name in ("task_id", "state"):
             if name not in status:
                 raise ValueError(f"status update: {name} is required")
@@ -55,7 +55,7 @@ class StatusUpdates:
         return identity
 
     def acknowledged(self, task_id: str, identity: uuid.UUID) -> None:
-        """Drop an acknowledged update, and its task, which the agent then knows."""
+        """Forget an acknowledged update, and its task, because the agent now has both."""
         with self._changed:
             self._updates.pop(identity, None)
             self._sent.pop(identity, None)
@@ -63,7 +63,7 @@ class StatusUpdates:
             self._changed.notify_all()
 
     def announce(self) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
-        """Return the updates and tasks for SUBSCRIBE."""
+        """Return the unacknowledged updates and tasks for SUBSCRIBE."""
         with self._changed:
             self._announced = set(self._updates)
             return list(self._updates.values()), list(self._tasks.values())
@@ -80,7 +80,7 @@ class StatusUpdates:
             self._sent, self._online = {}, False
 
     def close(self) -> None:
-        """Stop `deliver`."""
+        """Make `deliver` return."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

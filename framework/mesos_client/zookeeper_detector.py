@@ -45,7 +45,7 @@ _quiet.setLevel(logging.CRITICAL)
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Create connections that `handle` can abort."""
+    """kazoo's connection factory; `handle` can abort its connections."""
 
     def __init__(self, handle: SocketHandle) -> None:
         super().__init__()
@@ -67,10 +67,10 @@ def _client(url: ZooKeeperUrl, handle: SocketHandle) -> KazooClient:
 
 
 class ZooKeeperDetector(Detector):
-    """Watch the masters' path in ZooKeeper, and wait for both indefinitely.
+    """Watch the masters' path in ZooKeeper; wait for ZooKeeper and a leader forever.
 
-    While ZooKeeper is away the last leader remains, as it probably still leads. The URL's credentials are sent to each
-    server. A denied access is logged and retried.
+    While ZooKeeper does not answer, the last leader counts, because it probably still leads. Each server receives the
+    URL's credentials. A denied access is logged and retried.
     """
 
     def __init__(self, url: ZooKeeperUrl) -> None:
@@ -171,7 +171,7 @@ class ZooKeeperDetector(Detector):
         self._leader, self._reason = leader, reason
 
     def _report_error(self, reason: str) -> None:
-        """Log an error once; the last leader remains."""
+        """Log an error once; the last leader still counts."""
         if reason != self._reason and not self._stopping:
             logger.warning("%s", reason)
             if self._leader is None:
@@ -184,9 +184,9 @@ def _answer(result: Any) -> Any:
 
 
 def master_addresses(master: str) -> frozenset[str]:
-    """Return the IP addresses of all masters of a `--master` value, standbys too.
+    """Return the IP addresses of all masters, also standbys, of a `--master` value.
 
-    Blocks for up to some seconds. Raises OSError or ValueError.
+    Blocks for up to some seconds. Raises OSError if ZooKeeper or DNS fails, ValueError for an invalid value.
     """
     if ZooKeeperUrl.is_zookeeper(master):
         registered = _registered(ZooKeeperUrl.parse(master))
