@@ -41,7 +41,7 @@ _MISSING = "{}: file does not exist in the task's working directory"
 class AgentFiles:
     """Thread-safe reader of task files. `master` returns the master's URL, or None.
 
-    Agents get the credentials only over TLS, or if `access` allows it: any program may answer at an agent's address.
+    Agents get the credentials over http only if `access` allows it: any program may answer at an agent's address.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class AgentFiles:
             return self._read(state, record, name, offset, length)
 
     def list(self, state: SchedulerState, record: TaskRecord, folder: str) -> Sequence[FileEntry]:
-        """Return the entries of a folder; empty: the working directory. Raises FileError."""
+        """Return the entries of `folder` ("": the working directory). Raises FileError."""
         with self._errors_in_words(record):
             path = _sandbox(state, record) + (f"/{folder}" if folder else "")
             listing = self._browse(self._address(record), path, folder or "the working directory")
@@ -114,7 +114,7 @@ class AgentFiles:
         return FileChunk(int(answer["offset"]), answer["data"].encode(errors="surrogateescape"), 0)
 
     def _ask(self, agent: str, request: str, name: str, max_size: int = _MAX_RESPONSE) -> Any:
-        """Return the agent's answer; errors omit its text, which may contain agent paths."""
+        """Return the agent's answer. Errors do not quote it, as it may contain paths."""
         trusted = self._access.agent_credentials_over_http or agent.startswith("https:")
         credentials = self._credentials if trusted else Credentials()
         status, content = self._get(agent, request, f"agent {agent}", credentials, max_size)
@@ -128,7 +128,7 @@ class AgentFiles:
         return _json(status, content, f"agent {agent}")
 
     def _address(self, record: TaskRecord) -> str:
-        """Return the agent's URL, `http://10.0.0.1:5051`; a restart may change the port."""
+        """Return the agent's URL, `http://IP:PORT`; a restart may change the port."""
         cached = self._addresses.get(record.agent_id)
         if cached is not None and time.monotonic() < cached[0] + _ADDRESS_TTL:
             return cached[1]

@@ -1,4 +1,4 @@
-"""Connection to the Mesos master: enqueue its events, send the scheduler's calls."""
+"""Connection to the Mesos master: pass on events, send calls, compare the clocks."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ MAX_CLOCK_OFFSET = 30.0
 class MesosDriver:
     """Subscribe as the service's framework; send TEARDOWN only for a Teardown call.
 
-    Calls leave through an outbox. Calls decided before the latest SUBSCRIBED was handled are not sent: their offers are
-    void.
+    An outbox sends the calls. It does not send a call that the loop decided on before it handled the latest SUBSCRIBED,
+    because the offers of earlier subscriptions are void.
 
     Args:
         master: host:port, a comma-separated list, zk://..., or a Detector.
@@ -98,7 +98,7 @@ class MesosDriver:
 
     @property
     def queued_calls(self) -> int:
-        """Number of calls that wait to be sent, or for their answer."""
+        """Number of calls that are waiting to be sent or answered."""
         return len(self._outbox)
 
     def start(self) -> None:
@@ -109,7 +109,7 @@ class MesosDriver:
         self._driver.start()
 
     def stop(self) -> None:
-        """Send the waiting calls for some seconds, and disconnect; the tasks keep running."""
+        """Send waiting calls for up to some seconds, then disconnect; tasks keep running."""
         for watch in self._watches:
             watch.stop()
         self._outbox.close(self._flush_seconds)
@@ -118,7 +118,7 @@ class MesosDriver:
             self._gate.close()
 
     def perform(self, call: Call) -> None:
-        """Enqueue one call; events report calls that fail."""
+        """Enqueue one call. If it fails, an event reports the failure."""
         body = {} if isinstance(call, Teardown) else encode.call(call, FrameworkId(self._driver.framework_id or ""))
         if isinstance(call, Teardown):
             self._flush_seconds = TEARDOWN_SECONDS
@@ -139,7 +139,7 @@ class MesosDriver:
         return replace(result, text=sanitize_text(result.text)) if isinstance(result, Rejected) else result
 
     def _check_clock(self) -> None:
-        """Report when the master's clock begins to differ, and when it agrees again."""
+        """Report that the master's clock differs from this machine's, or agrees again."""
         offset = self._driver.clock_offset
         if offset is not None and (abs(offset) > MAX_CLOCK_OFFSET) != self._has_drifted:
             self._has_drifted = not self._has_drifted
@@ -161,7 +161,7 @@ class MesosDriver:
         return None
 
     def _read_flags(self, address: str) -> Mapping[str, str]:
-        """Return the flags of the agent at IP:PORT, in the gate's threads."""
+        """Return the flags of the agent at IP:PORT. Called in the gate's threads."""
         scheme = urlsplit(self.master or "http:").scheme
         return read_flags(f"{scheme}://{address}", self._credentials, self._tls)
 
@@ -180,7 +180,7 @@ class MesosDriver:
         return decode.event(raw)
 
     def _check_filter(self) -> None:
-        """Report that ACLs hide frameworks; a slow master must not hold the loop."""
+        """Report if ACLs hide frameworks. Not in the loop's thread: masters may be slow."""
         if self._registers:
             self._registers = False
             if hidden := find_filter(self._driver.ask("GET_FRAMEWORKS"), self._driver.framework_id or ""):
@@ -197,4 +197,4 @@ class MesosDriver:
 
 
 def _no_check() -> None:
-    """Do nothing."""
+    """Do nothing: the default of `check_leadership`."""

@@ -36,9 +36,9 @@ _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202
 
 
 def sanitize_text(value: Any) -> str:
-    """Return text of bounded length, unsafe characters as U+FFFD; empty if not text.
+    """Return a text for display, shortened and without unsafe characters; else "".
 
-    A longer text is cut in the middle, and paths of sandboxes are shortened.
+    A text above MAX_TEXT_LENGTH is cut in the middle. A sandbox path becomes `<sandbox>`, an unsafe character U+FFFD.
     """
     if not isinstance(value, str):
         return ""
@@ -50,7 +50,7 @@ def sanitize_text(value: Any) -> str:
 
 
 def base64_bytes(value: Any) -> bytes:
-    """Return the decoded bytes; empty if invalid, cut above an executor report's size."""
+    """Decode base64, up to a report's maximum size plus one byte; empty if invalid."""
     if not isinstance(value, str):
         return b""
     try:
@@ -74,7 +74,7 @@ _LAST_SECOND = 253_402_300_800
 
 
 def message(raw: Mapping[str, Any]) -> events.ProgressReported | events.UsageReported | None:
-    """Decode an executor's message; None if invalid or of a foreign task."""
+    """Decode an executor's message; None if invalid, or about another's task."""
     decoded = reports.decode_message(base64_bytes(raw.get("data")), log.warning)
     if decoded is None:
         return None
@@ -122,7 +122,7 @@ _MALFORMED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticErro
 def event(raw: Json) -> events.Event | None:
     """Decode one event; None for events that the scheduler does not use.
 
-    A malformed event is an EventSkipped; a malformed offer is declined, and the other offers of its event count.
+    A malformed event becomes an EventSkipped. A malformed offer is declined; the other offers of the event are used.
     """
     kind = str(raw.get("type", ""))
     decoder = _DECODERS.get(kind)
@@ -133,7 +133,7 @@ def event(raw: Json) -> events.Event | None:
 
 
 def _text(raw: Json, name: str) -> str:
-    """Return a text. Raises TypeError if it is another value."""
+    """Return the text in the field `name`. Raises TypeError for another type."""
     value = raw[name]
     if not isinstance(value, str):
         raise TypeError(f"{name} is not text")
@@ -141,7 +141,7 @@ def _text(raw: Json, name: str) -> str:
 
 
 def _id(raw: Json, name: str) -> str:
-    """Return an id, such as `task_id`. Raises TypeError or ValueError if invalid."""
+    """Return the id in the field `name`. Raises TypeError or ValueError if invalid."""
     value = _text({name: raw[name]["value"]}, name)
     if not _ID.fullmatch(value):
         raise ValueError(f"{name} {value!r} is not a valid id")
@@ -149,7 +149,7 @@ def _id(raw: Json, name: str) -> str:
 
 
 def _problem(error: Exception) -> str:
-    """Return the problem with its field if known, sanitized."""
+    """Return the text of a decoder's error, sanitized."""
     return (
         sanitize_text(f"missing field {error}" if isinstance(error, KeyError) else str(error)) or type(error).__name__
     )
@@ -167,7 +167,7 @@ def _offers(raw: Json) -> events.Event:
 
 
 def offer(raw: Json) -> Offer:
-    """Decode an offer. The address is the agent's IP: host names may not resolve."""
+    """Decode an offer. Prefer the agent's IP address: its host name may not resolve."""
     address = raw.get("url", {}).get("address", {})
     return Offer(
         id=OfferId(_id(raw, "id")),
@@ -196,7 +196,7 @@ def unavailability(raw: Json) -> Unavailability:
 
 
 def resource(raw: Json) -> Resource:
-    """Decode a resource; other fields than name and value are kept in `shape` as JSON."""
+    """Decode a resource; `shape` has all fields except name and value, as JSON."""
     shape = {key: value for key, value in raw.items() if key not in _VALUE_FIELDS}
     return Resource(_text(raw, "name"), _value(raw), json.dumps(shape, sort_keys=True))
 
@@ -256,13 +256,13 @@ _IMAGE_PROBLEMS = {
 
 
 def _image_problem(text: str) -> str:
-    """Return the problem of an image in plain words; empty if there is none."""
+    """Explain an unusable image or mount point; empty for other messages."""
     matches = ((pattern.match(text), sentence) for pattern, sentence in _IMAGE_PROBLEMS.items())
     return next((sentence.format(*match.groups()) for match, sentence in matches if match), "")
 
 
 def _message(raw: Json) -> str:
-    """Explain errors of permissions and files; omit 40 lines about memory."""
+    """Return a status message with errors explained, and without memory statistics."""
     text = sanitize_text(raw.get("message")).partition("\n\nMEMORY STATISTICS:")[0]
     _, fetcher, status = text.partition("Failed to fetch all URIs for container ")
     if fetcher:

@@ -1,4 +1,4 @@
-"""Encode calls as Mesos v1 scheduler calls (JSON); the driver adds framework_id."""
+"""Encode calls and FrameworkInfo as Mesos v1 JSON; the driver adds framework_id."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 
 def id_list(ids: Iterable[str]) -> list[Json]:
-    """Encode ids as messages (mesos.proto)."""
+    """Encode ids as id messages, objects with `value` (mesos.proto)."""
     return [{"value": value} for value in ids]
 
 
@@ -66,9 +66,9 @@ _PSEUDO = {HOSTNAME: "HOSTNAME", REGION: "REGION", ZONE: "ZONE"}
 
 
 def offer_filters(spec: ServiceSpec) -> Json:
-    """Return FrameworkInfo.offer_filters: needs of a task with executor, for each job.
+    """Return FrameworkInfo.offer_filters: for each job, needs of a task and executor.
 
-    At most MINIMUM_OFFER: agents too small for a task are still offered, so that the scheduler can report their size.
+    The needs are limited to MINIMUM_OFFER, so that the scheduler can see and report agents too small for a task.
     Masters before 1.9 ignore the filters (Mesos documentation, app-framework-development-guide).
     """
     needs = [job.needs + spec.executor.needs for job in spec.jobs if job.count]
@@ -85,10 +85,10 @@ def _quantities(needs: Needs) -> Json:
 
 
 def offer_constraints(spec: ServiceSpec) -> Json:
-    """Return OfferConstraints of SUBSCRIBE: agents that may run a task of any job.
+    """Return OfferConstraints of SUBSCRIBE: agents on which at least one job may run.
 
-    Empty if a job may run anywhere. Regular expressions are not sent: one beyond the master's limits would end the
-    subscription. For Mesos 1.11 or newer (mesos.proto).
+    Empty if a job may run anywhere. Regular expressions are not sent, because an expression beyond the master's limits
+    would end the subscription. Mesos 1.11 and newer support constraints (mesos.proto).
     """
     groups = [_predicates(spec, job) for job in spec.jobs if job.count]
     if not groups or not all(groups):
@@ -104,7 +104,7 @@ def _predicates(spec: ServiceSpec, job: JobSpec) -> list[Json]:
 
 
 def _predicate(rule: Constraint) -> Json | None:
-    """Return the condition on an agent regardless of other tasks, or None."""
+    """Return a rule's condition that depends on the agent alone; None: no condition."""
     if rule.operator in (Operator.IS, Operator.CLUSTER):
         return _equals(rule.field, rule.parameter)
     if rule.operator is Operator.IS_NOT:
@@ -129,7 +129,7 @@ SHUTDOWN_MARGIN = 5.0
 def framework_info(
     spec: ServiceSpec, framework_id: FrameworkId | None, hostname: str = "", webui_url: str = ""
 ) -> Json:
-    """Return FrameworkInfo; Mesos hardly allows removing a capability later.
+    """Return FrameworkInfo. Mesos restricts the later removal of a capability.
 
     GPU_RESOURCES is set only for services with GPUs, because it attracts offers of GPU agents (Mesos documentation,
     gpu-support). REGION_AWARE is set only if agents of other regions may be used.
@@ -153,7 +153,7 @@ def framework_info(
 
 
 def call(item: effects.Call, framework_id: FrameworkId) -> Json:
-    """Return the body of one call; the driver sends Teardown with `teardown` instead."""
+    """Return the body of a call. Teardown has none: the driver's `teardown` sends it."""
     kind, content = _content(item, framework_id)
     return {"type": kind, kind.lower(): content}
 
@@ -226,7 +226,7 @@ RECORD_LABEL = "record"
 
 
 def _labels(record: TaskRecord) -> dict[str, str]:
-    """Return the labels of a task; everyone who may view tasks can read them."""
+    """Return the labels of a task. Any client that may view tasks can read them."""
     # No label carries credentials: an adopted launch gets no secrets, and runs no commands of users.
     stored = put_record(replace(record, token="", exec_key="")).value.decode()
     return {"generation": str(record.generation), RECORD_LABEL: stored}
@@ -239,7 +239,7 @@ _TO_SANDBOX = 'cd "${MESOS_SANDBOX:-.}" || exit; '
 def executor_info(launch: effects.Launch, framework_id: FrameworkId) -> Json:
     """Return ExecutorInfo: the agent runs the bundle with the configured interpreter.
 
-    The interpreter runs isolated and without site-packages: the bundle is complete, and starts faster.
+    The interpreter runs isolated (-I -S), because the bundle needs no site-packages, and starts faster without them.
     """
     executor, bundle = launch.executor, launch.executor.uri.rpartition("/")[2]
     check = digest_check(bundle, executor.sha256) if executor.sha256 else ""
@@ -263,7 +263,7 @@ def executor_info(launch: effects.Launch, framework_id: FrameworkId) -> Json:
 
 
 def _references(references: Mapping[str, SecretSource]) -> Json:
-    """Return secret references for the agent; the master's state would show values."""
+    """Return secrets as references, because the master's state would show values."""
     variables = []
     for name, source in references.items():
         reference = {"name": source.path, **({"key": source.key} if source.key else {})}
@@ -272,7 +272,7 @@ def _references(references: Mapping[str, SecretSource]) -> Json:
 
 
 def _uri(uri: Uri, agents_extract: bool) -> Json:
-    """Encode a URI; the executor extracts a file of the name in its payload."""
+    """Encode a URI. If agents do not extract, the executor does, by `file_name`."""
     name = uri.file_name if uri.extract and not agents_extract else uri.output_file
     return {
         "value": uri.value,

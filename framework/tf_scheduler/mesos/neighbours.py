@@ -1,7 +1,7 @@
-"""Find tasks of other frameworks as the service's user, and frameworks that wait.
+"""Watch other frameworks: tasks that run as the service's user, demand for offers.
 
-Without an image, only the user separates tasks: /dev/shm and /proc of an agent show them the secrets of each other.
-A framework that does not suppress offers wants resources: a job with `worker.elastic.grow` leaves them to it.
+Tasks without an image that run as the same user can read each other's secrets in /dev/shm and /proc of the agent.
+A framework that does not suppress offers wants resources. A job with `worker.elastic.grow` leaves those resources free.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def shares_secrets(spec: ServiceSpec) -> bool:
 
 
 def find_running(tasks: Mapping[str, Any], users: Mapping[str, str]) -> Iterator[RunningTask]:
-    """Yield the tasks that may run next to others.
+    """Yield the tasks that may be running, except those in Docker containers.
 
-    `tasks`: content of GET_TASKS; `users`: framework -> user of its tasks that name none, which Mesos does not fill in.
+    `tasks`: content of GET_TASKS. `users`: framework -> user of the tasks for which Mesos lists no user.
     """
     for item in (*tasks.get("tasks", ()), *tasks.get("unreachable_tasks", ())):
         if item.get("state") in _RUNNING and item.get("container", {}).get("type") != _ISOLATED:
@@ -47,9 +47,9 @@ def find_running(tasks: Mapping[str, Any], users: Mapping[str, str]) -> Iterator
 
 
 class MasterWatch:
-    """Thread that asks the master from time to time, and soon after launches.
+    """Thread that queries the master regularly, and soon after launches.
 
-    `ask` sends a call of the operator API, `own` returns the id of the framework, and `put` takes the events.
+    `ask` sends a call of the operator API, `own` returns the id of the framework, and `put` enqueues events.
     """
 
     interval, settle, pause = INTERVAL, SETTLE, PAUSE
@@ -74,7 +74,7 @@ class MasterWatch:
         self._wake.set()
 
     def notice(self) -> None:
-        """Check soon, because tasks were launched."""
+        """Make the next check soon; called after launches."""
         self._wake.set()
 
     def _run(self) -> None:
@@ -91,12 +91,12 @@ class MasterWatch:
                 return
 
     def check(self) -> None:
-        """Ask once, and put an event if something has changed."""
+        """Query the master once, and enqueue an event if the result has changed."""
         raise NotImplementedError
 
 
 class NeighbourWatch(MasterWatch):
-    """Reports tasks of other frameworks as `user` next to those of the service."""
+    """Reports other frameworks' tasks that run as `user` on the service's agents."""
 
     def __init__(self, user: str, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -142,7 +142,7 @@ def waiting_frameworks(metrics: Mapping[str, float], own: str) -> frozenset[str]
 
 
 class DemandWatch(MasterWatch):
-    """Reports which other frameworks want offers, at two checks in a row."""
+    """Reports the other frameworks that want offers at two checks in a row."""
 
     interval, settle, pause = 10.0, 0.0, 5.0
 

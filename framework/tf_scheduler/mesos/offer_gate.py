@@ -1,9 +1,9 @@
-"""Hold offers until the flags show whether their agents authenticate executors.
+"""Hold offers until it is known whether their agents authenticate executors.
 
     OFFERS -> flags of all agents known: to the loop
            -> else held, while threads read the flags of the agents; then to the loop
 
-Only services with secrets have a gate: others send no request to agents.
+Only a service that delivers secrets has a gate. Other services send no requests to agents.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _THREADS = 16
 
 @dataclass(eq=False, slots=True)
 class _HeldOffers:
-    """The offers of one event."""
+    """Offers of one event, held until all their agents have answered."""
 
     offers: list[Json]
     #: Addresses (IP:PORT) of the agents without an answer.
@@ -48,7 +48,10 @@ class _HeldOffers:
 
 
 class OfferGate:
-    """Thread-safe. `put` enqueues events; `read` returns flags of an agent (IP:PORT)."""
+    """Gate that holds offers until their agents' flags are known. Thread-safe.
+
+    `put` enqueues events; `read` returns the flags of the agent at IP:PORT.
+    """
 
     def __init__(
         self, put: Callable[[Callable[[], events.Event | None]], None], read: Callable[[str], Mapping[str, str]]
@@ -62,7 +65,7 @@ class OfferGate:
         self._asked: set[str] = set()
 
     def take(self, raw: Json) -> bool:
-        """Take an event with offers, or about a held one; return whether it was taken."""
+        """Take OFFERS, or RESCIND of a held offer; return whether the event was taken."""
         if raw.get("type") == "OFFERS" and isinstance(offers := _part(raw, "offers", "offers"), list):
             self._hold(offers)
             return True
@@ -74,7 +77,7 @@ class OfferGate:
             self._held.clear()
 
     def close(self) -> None:
-        """Ask no further agent."""
+        """Drop all held offers, and send no further requests to agents."""
         self.clear()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -121,7 +124,7 @@ class OfferGate:
                     self._release(held)
 
     def _release(self, held: _HeldOffers) -> None:
-        """Enqueue the offers with the answers, under the lock: no RESCIND may overtake."""
+        """Enqueue offers and answers; needs the lock, so that no RESCIND overtakes them."""
         self._held.remove(held)
         if held.offers:
             answers = ((offer, held.answers.get(_address(offer))) for offer in held.offers)
@@ -130,7 +133,7 @@ class OfferGate:
 
 
 def _decoded(offers: list[Json], logins: Mapping[object, ExecutorLogin]) -> events.Event | None:
-    """Decode the offers, in the loop's thread."""
+    """Decode offers and add their agents' answers. Runs in the loop's thread."""
     event = decode.event({"type": "OFFERS", "offers": {"offers": offers}})
     if not isinstance(event, events.OffersReceived):
         return event
@@ -140,7 +143,7 @@ def _decoded(offers: list[Json], logins: Mapping[object, ExecutorLogin]) -> even
 
 
 def _address(offer: Json) -> str:
-    """Return IP:PORT of the agent; empty if the offer lacks or distorts it."""
+    """Return IP:PORT of the offer's agent; empty if it is missing or malformed."""
     address = _part(offer, "url", "address")
     host, port = _part(address, "ip") or _part(address, "hostname"), _part(address, "port")
     if not host or not port:
@@ -171,10 +174,10 @@ class AgentFlagsError(SchedulerError):
 
 
 def read_flags(agent: str, credentials: Credentials | None = None, tls: Tls | None = None) -> Mapping[str, str]:
-    """Return the flags of the agent at `http://10.0.0.1:5051` by name, without dashes.
+    """Return an agent's flags by name, without dashes. `agent`: `http://IP:PORT`.
 
-    Blocks for up to 6 seconds. Credentials are sent over https only: the agent, or a listener on the way, could use
-    them. Raises AgentFlagsError.
+    Blocks for up to 6 seconds. Credentials are sent over https only, because the agent or a listener on the network
+    could use them. Raises AgentFlagsError.
     """
     try:
         is_encrypted = agent.startswith("https:")

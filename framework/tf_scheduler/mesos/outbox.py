@@ -1,7 +1,7 @@
 """Bounded queue of calls to Mesos, sent in order by a thread of its own.
 
-The loop only enqueues: a slow master does not hold it. Results come back as events. A call waits here only after its
-decision is stored, and is lost with the process like a call that Mesos did not get: both are repaired in the same way.
+The loop only enqueues, so a slow master does not delay it. Results come back as events. A call is enqueued only after
+its decision is stored. A call that is lost with this process is repaired like a call that did not reach Mesos.
 
     accepted                    nothing; after a refusal CallsAccepted
     refused (HTTP status)       CallFailed; subscribe again, at most every 15 s
@@ -44,7 +44,7 @@ _REPEATED = Kill | Acknowledge | ShutdownExecutor | Teardown
 
 @dataclass(frozen=True, slots=True)
 class QueuedCall:
-    """A call, its JSON, and the number of the subscription for which it was decided."""
+    """A call, its JSON, and the number of the subscription in which it was decided."""
 
     call: Call
     body: Mapping[str, Any]
@@ -52,12 +52,12 @@ class QueuedCall:
 
 
 class Outbox:
-    """Queue and sending thread. `add` and `close` are for the runner's thread.
+    """Call queue with a sending thread. Only the runner's thread may add or close.
 
     Args:
         send: Sends a call and waits for the answer.
-        resubscribe: Ends a subscription for a reason, and subscribes again; returns False if it has ended.
-        put: Enqueues an event of the runner.
+        resubscribe: Subscribes again for a reason; returns False if the subscription with this number has ended.
+        put: Enqueues an event for the runner.
         check_leadership: Raises if another scheduler may lead; then nothing is sent any more.
         max_calls: Maximum number of waiting calls.
     """
@@ -87,7 +87,7 @@ class Outbox:
         self._thread = threading.Thread(target=self._run, name="mesos-calls", daemon=True)
 
     def __len__(self) -> int:
-        """Return the number of calls that wait to be sent, or for their answer."""
+        """Return the number of calls that are waiting to be sent or answered."""
         return len(self._queue) + self._is_sending
 
     def start(self) -> None:
@@ -96,9 +96,9 @@ class Outbox:
     def add(self, item: QueuedCall) -> None:
         """Enqueue a call without waiting.
 
-        A full queue neither blocks the loop, whose events would pile up, nor drops silently: the call is reported as
-        not sent, the queue is sent, so that a slow master still gets ahead, and then a new subscription repeats what is
-        missing. TEARDOWN is always accepted.
+        A full queue does not block the loop, whose events would pile up. Instead, the call is reported as not sent.
+        After the queue has been sent, a new subscription repeats what is missing; a slow master still makes progress.
+        TEARDOWN is always accepted.
         """
         call = item.call
         with self._changed:
@@ -116,7 +116,7 @@ class Outbox:
             self._report(call, f"{self._max_calls} calls are waiting for answers of the master")
 
     def close(self, timeout: float) -> None:
-        """Wait up to `timeout` seconds until all calls are sent, and end the thread."""
+        """Wait up to `timeout` seconds for the thread to send all calls and end."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -137,7 +137,7 @@ class Outbox:
             self._put(partial(_fail, error))
 
     def _next(self) -> QueuedCall | None:
-        """Wait for a call; None when closing, or when a new subscription may be due."""
+        """Await the next call; None when closing, or when a new subscription may be due."""
         with self._changed:
             if not self._queue and not self._closing:
                 self._changed.wait(max(0.0, self._repair_in()) if self._lost else None)
@@ -151,7 +151,7 @@ class Outbox:
             return item
 
     def _handle(self, item: QueuedCall) -> None:
-        """Send a call, repeatedly if it is not answered and a repetition does no harm."""
+        """Send a call; without an answer, repeat it unless a repetition may do harm."""
         call = item.call
         while True:
             self._check_leadership()
@@ -191,7 +191,7 @@ class Outbox:
         return self._resubscribed_at + RESUBSCRIBE_INTERVAL - time.monotonic()
 
     def _repair(self) -> None:
-        """Subscribe again if calls were lost; after an overflow, first send what waits."""
+        """Subscribe again if calls were lost; after an overflow, once the queue is empty."""
         if not self._lost or self._repair_in() > 0 or (self._overflowed and self._queue):
             return
         with self._changed:

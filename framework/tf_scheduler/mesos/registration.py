@@ -1,9 +1,10 @@
-"""Check a first registration: an empty state store may have lost a live framework.
+"""Before a first registration, ask the master for live frameworks of the service.
 
-Then the tasks of that framework still run, and a new framework would launch each of them a second time. So the master
-is asked for live frameworks of the service's name and role before each SUBSCRIBE without a framework id. After a
-failover the master learns frameworks without a scheduler, and tasks, only from returning agents. So before a framework
-counts as missing, all agents must be back or be removed (agent_reregister_timeout).
+An empty state store may have lost a live framework. The tasks of that framework still run, and a new framework would
+launch each task a second time. The check is made before each SUBSCRIBE without a framework id, for frameworks with the
+service's name and role. After a failover, the master learns of tasks, and of frameworks without a scheduler, only from
+returning agents. A framework therefore counts as missing only after all agents have returned or have been removed
+(agent_reregister_timeout).
 """
 
 from __future__ import annotations
@@ -66,10 +67,10 @@ class _Framework:
         return self.name == spec.name and spec.role in self.roles
 
     def conflict(self, spec: ServiceSpec) -> str:
-        """Return which option differs from a field that Mesos fixes; empty for none.
+        """Return which option contradicts the framework's user or principal; else "".
 
-        SUBSCRIBE ignores another user, so tasks would run as the old one, and refuses another principal. The master
-        fills in the principal of a login.
+        SUBSCRIBE ignores another user, so tasks would run as the old user. SUBSCRIBE refuses another principal; without
+        the option, the master uses the principal of the login.
         """
         if self.user != spec.user:
             return f"its user is {self.user}, not {spec.user} (option service.user)"
@@ -82,9 +83,9 @@ class _Framework:
 def check_registration(
     spec: ServiceSpec, orders: LostFrameworks, ask: AskMaster
 ) -> FrameworkAdopted | FrameworksHidden | None:
-    """Return the framework to continue, or None to register a new one.
+    """Return the framework to continue; None or FrameworksHidden: register a new one.
 
-    Raises RegistrationRefusedError with what the operator can do, and TransportError to try again later.
+    Raises RegistrationRefusedError, which says what the operator can do, or TransportError: try again later.
     """
     try:
         return _check(spec, orders, ask)
@@ -119,7 +120,7 @@ def _check(spec: ServiceSpec, orders: LostFrameworks, ask: AskMaster) -> Framewo
 
 
 def find_filter(reply: SendResult, own: str) -> FrameworksHidden | None:
-    """Return that ACLs hide frameworks: GET_FRAMEWORKS lacks even the scheduler's own."""
+    """Return FrameworksHidden if ACLs hide even the scheduler's own framework."""
     if not isinstance(reply, Sent):
         return None
     try:
@@ -132,11 +133,11 @@ def find_filter(reply: SendResult, own: str) -> FrameworksHidden | None:
 
 
 def _unknown_framework(spec: ServiceSpec, live: list[_Framework], ask: AskMaster) -> FrameworkAdopted:
-    """Continue an unused framework. Raises RegistrationRefusedError for any other one.
+    """Return the only live framework if unused; else raise RegistrationRefusedError.
 
-    A scheduler that is killed after SUBSCRIBED and before it stores the id leaves a framework without tasks. To
-    continue it needs no operator, and leaves no framework behind until `failover_timeout`; a TEARDOWN would do the same
-    with one more call. A connected scheduler may launch tasks at any time, so its framework is never taken over here.
+    A scheduler that is killed after SUBSCRIBED and before it stores the id leaves a framework without tasks. Continuing
+    this framework needs no operator, and no framework remains until `failover_timeout`. A TEARDOWN has the same effect,
+    but needs one more call. A connected scheduler may launch tasks at any time, so its framework is never taken over.
     """
     reply = ask("GET_TASKS")
     tasks = {item.id: _live_names(reply, item.id) for item in live}
@@ -163,7 +164,7 @@ def _unknown_framework(spec: ServiceSpec, live: list[_Framework], ask: AskMaster
 
 
 def _to_uninstall(spec: ServiceSpec, live: list[_Framework], ask: AskMaster) -> FrameworkAdopted:
-    """Return the framework to stop. Raises RegistrationRefusedError if unsafe."""
+    """Return the framework to stop. Raises RegistrationRefusedError if that is unsafe."""
     if len(live) == 1 and live[0].is_recovered:
         raise TransportError(f"framework {live[0].id} may be reconnecting to a new master")
     if len(live) == 1 and not live[0].is_connected and not live[0].conflict(spec):
@@ -209,9 +210,9 @@ def _adopted(
     *,
     reset: bool = False,
 ) -> FrameworkAdopted:
-    """Return the framework with its tasks.
+    """Return the framework with its tasks, after all agents have registered again.
 
-    A task that the master lists later would be unknown to the adopting scheduler, which would kill it.
+    The adopting scheduler would kill a task that the master lists later.
     """
     reply = ask("GET_AGENTS")
     _await_agents(reply)
@@ -232,7 +233,7 @@ def _await_agents(reply: SendResult) -> None:
 
 
 def _content(reply: SendResult, kind: str) -> Json:
-    """Return the content of an answer. Raises RegistrationRefusedError if refused."""
+    """Return an answer's content. Raises RegistrationRefusedError for a refused call."""
     if isinstance(reply, Sent):
         content: Json = reply.answer.get(kind.lower(), {})
         return content
@@ -260,7 +261,7 @@ def _found_tasks(
 
 
 def _status(task: Json) -> TaskStatus:
-    """Return the last status. Without the uuid, because Mesos sends the update again."""
+    """Return the last status without its uuid, because Mesos sends the update again."""
     own = TaskId(task["task_id"]["value"])
     state, agent = TaskState.of(task["state"]), AgentId(task["agent_id"]["value"])
     for raw in reversed(task.get("statuses", ())):
@@ -283,9 +284,9 @@ def _labelled_record(task: Json, launch: TaskId) -> TaskRecord | None:
 def _partial_record(
     task: Json, status: TaskStatus, hosts: Mapping[AgentId, str], specs: Mapping[TaskName, TaskSpec]
 ) -> TaskRecord | None:
-    """Return a record that suffices to stop the task; None if no task has its name.
+    """Return a record that suffices to stop a task; None if the options lack the task.
 
-    Its digest of options is empty, so the plan stops the task and launches it again afterwards.
+    The record's digest of options is empty, so the plan stops the task and launches it again afterwards.
     """
     wanted, agent = specs.get(name_of(status.id)), AgentId(task["agent_id"]["value"])
     if wanted is None:
