@@ -40,7 +40,7 @@ class LoopMetrics:
         self.count = EventCounter(self._metrics, self.sdk, state)
 
     def decide(self, decide: Decide) -> Decide:
-        """Return `decide` with measurements, for use in the loop's thread."""
+        """Wrap `decide` to measure it. Call the result in the loop's thread."""
         times: dict[str, Histogram] = {}
 
         def measured(
@@ -60,11 +60,11 @@ class LoopMetrics:
         return measured
 
     def store(self, store: StateStore) -> StateStore:
-        """Return the store with measured transactions."""
+        """Wrap the store to measure its transactions."""
         return _MeasuredStore(store, self._metrics)
 
     def deadline(self, deadline: Deadline) -> Deadline:
-        """Return `deadline` with measurements, for use in the loop's thread."""
+        """Wrap `deadline` to measure it. Call the result in the loop's thread."""
 
         def measured(state: SchedulerState) -> float | None:
             with self._metrics.deadlines.time():
@@ -73,11 +73,11 @@ class LoopMetrics:
         return measured
 
     def watch_events(self, queued: Callable[[], int]) -> None:
-        """Measure the number of events that wait."""
+        """Measure the number of events that wait for the loop."""
         self._metrics.events_queued.set_function(queued)
 
     def watch_calls(self, queued: Callable[[], int]) -> None:
-        """Measure the number of calls that wait."""
+        """Measure the number of calls that wait to be sent or answered."""
         self._metrics.calls_queued.set_function(queued)
 
     def request(self, method: str, code: int) -> None:
@@ -86,9 +86,9 @@ class LoopMetrics:
 
 
 class Meter:
-    """All metrics of a scheduler; a thread checks the plans and sends to StatsD.
+    """All metrics of a scheduler; a thread times the plans and sends gauges to StatsD.
 
-    As a context manager, runs the thread. `state` returns the current state, `plans` the plans as the API shows them.
+    The context manager runs the thread. `state` returns the current state, `plans` the plans as the API shows them.
     """
 
     def __init__(

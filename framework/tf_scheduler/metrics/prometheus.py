@@ -1,4 +1,4 @@
-"""Prometheus metrics: loop counters, histograms, state gauges, plan status times."""
+"""Prometheus metrics: count the loop's events, show the state, time plan statuses."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class MetricFamilies:
 class EventCounter:
     """Observer of the loop that counts events, calls and changes.
 
-    It costs microseconds per decision, because it reads changes only. `state`: first state of the loop.
+    Counting takes microseconds per decision, because only changes are read. `state`: first state of the loop.
     """
 
     def __init__(self, families: MetricFamilies, sdk: SdkMetrics, state: SchedulerState) -> None:
@@ -183,7 +183,7 @@ _PAUSE, _AGAIN = 1.0, 50.0
 
 
 class PlanStatusTimes:
-    """Sampled time of each plan in each status; no event reports changes. Thread-safe."""
+    """Samples how long each plan has each status: no event reports it. Thread-safe."""
 
     def __init__(
         self,
@@ -229,13 +229,13 @@ _MEGABYTES = ("mem", "disk")
 
 
 class StateCollector(Collector):
-    """Prometheus collector of the state. `version`: of the scheduler."""
+    """Prometheus collector of the state. `version`: version of the scheduler."""
 
     def __init__(self, state: Callable[[], SchedulerState], watch: PlanStatusTimes, version: str) -> None:
         self._state, self._watch, self._version = state, watch, version
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Return nothing: the registry then skips `collect` for its duplicate check."""
+        """Return nothing, so that the registry's duplicate check does not call `collect`."""
         return iter(())
 
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
@@ -301,7 +301,7 @@ def _allocated(state: SchedulerState) -> GaugeMetricFamily:
 
 
 def _memory(state: SchedulerState) -> GaugeMetricFamily:
-    """Return the memory that tasks use, and that they may use with their executors."""
+    """Return the memory that each task uses, and the limit of the task and executor."""
     amounts: list[tuple[tuple[str, ...], float]] = []
     for record in state.live():
         (launch, usage), own = state.process.usage.get(record.name, (None, None)), (record.name, record.job.value)

@@ -1,7 +1,7 @@
-"""Metrics as the SDK has them: StatsD and `/v1/metrics` (metrics/Metrics.java).
+"""Metrics of the SDK (metrics/Metrics.java), for StatsD and `/v1/metrics`.
 
-Only gauges are sent to StatsD, like the SDK does: a lost packet loses nothing. DC/OS runs a server for each container
-and names it in STATSD_UDP_HOST and STATSD_UDP_PORT.
+Like the SDK, this module sends only gauges to StatsD, so that a lost packet does no harm. DC/OS runs a StatsD server
+for each container, and passes its address in STATSD_UDP_HOST and STATSD_UDP_PORT.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class StatsdTarget:
 def statsd_target(option: str, service: str, environment: Mapping[str, str]) -> StatsdTarget | None:
     """Return the server from the option or DC/OS' variables; None: send nothing.
 
-    Option (`host:port`): names start with the service's name, because the server may receive several services' metrics.
+    With the option (`host:port`), metric names start with the service's name: the server may be used by other services.
     """
     interval = environment.get("STATSD_POLL_INTERVAL_S", "")
     every = max(1.0, float(interval)) if interval.isdecimal() and int(interval) else DEFAULT_INTERVAL
@@ -130,9 +130,9 @@ _AVERAGES = {"m1_rate": 60.0, "m5_rate": 300.0, "m15_rate": 900.0}
 
 
 class SdkMetrics:
-    """Counters and the offer timer. `start`: monotonic time.
+    """The SDK's counters, and its timer of offer evaluations. `start`: monotonic time.
 
-    The loop's thread writes, other threads read.
+    The loop's thread writes the values; other threads read them.
     """
 
     def __init__(self, start: float) -> None:
@@ -154,7 +154,7 @@ class SdkMetrics:
         return dict(self._counts)
 
     def timer(self, now: float) -> dict[str, Any]:
-        """Return Dropwizard's values, with plain instead of weighted averages as rates."""
+        """Return the timer's values as Dropwizard does, but plain averages as rates."""
         recent = list(self._recent)
         taken = sorted(seconds for _, seconds in recent)
         return {
@@ -183,6 +183,6 @@ def quantile(ordered: list[float], share: float) -> float:
 
 
 def gauges(state: SchedulerState, plans: Mapping[str, Status]) -> dict[str, int | bool]:
-    """Return the gauges; `plans` maps names to statuses."""
+    """Return the SDK's gauges. `plans`: name of the plan -> status."""
     suppressed: dict[str, int | bool] = {"is_suppressed": state.session.suppressed}
     return suppressed | {f"plan_status.{name}": _VALUES.get(status, _IN_PROGRESS) for name, status in plans.items()}
