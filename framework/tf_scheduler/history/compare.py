@@ -1,4 +1,4 @@
-"""Compare two runs, and describe the environment that a result depends on."""
+"""Summarize and compare runs; describe the environment that results depend on."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def run_results(run: Run) -> dict[str, Any]:
 
 
 def run_summary(run: Run) -> dict[str, Any]:
-    """Return what a list of runs shows."""
+    """Return the values of a run in the JSON lists of runs."""
     names = ("id", "service", "submitted", "reason", "note")
     return {**{name: getattr(run, name) for name in names}, **run_results(run)}
 
 
 def run_texts(run: Run) -> dict[str, str]:
-    """Return results as a list of runs shows them, with up to `_BEST` best values."""
+    """Return results as texts for a list of runs, with up to `_BEST` best values."""
     names = ("loss", *run.last.metrics)
     best = [f"{name} {format_number(run.best[name])}" for name in names if name in run.best]
     return {
@@ -125,7 +125,7 @@ _TIMEOUT = 20.0  # seconds
 
 
 def describe_environment(version: str, mesos: str, pythons: Iterable[str], files: Iterable[Path]) -> dict[str, str]:
-    """Return name -> version, size or digest.
+    """Describe this machine, its software and files: name -> version, size or digest.
 
     Args:
         version: Version of dcos-tensorflow.
@@ -148,7 +148,7 @@ def describe_environment(version: str, mesos: str, pythons: Iterable[str], files
 
 
 def package_versions(python: str) -> dict[str, str]:
-    """Return the versions of an interpreter and its packages; empty if it fails."""
+    """Return the versions of an interpreter and its packages; empty if it cannot run."""
     try:
         done = subprocess.run(
             [python, "-c", _ASK, *_PACKAGES], capture_output=True, timeout=_TIMEOUT, check=True, cwd="/"
@@ -159,7 +159,7 @@ def package_versions(python: str) -> dict[str, str]:
 
 
 def file_digest(path: Path) -> str:
-    """Return the first half of the SHA-256; empty for an unreadable file."""
+    """Return the first half of a file's SHA-256; empty if the file is unreadable."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()[:32]
     except OSError:

@@ -25,7 +25,7 @@ _TABLE = "CREATE TABLE IF NOT EXISTS run (id TEXT PRIMARY KEY NOT NULL, submitte
 
 
 class RunDatabase:
-    """Database at `path`, created by the first `save`; `now` refreshes a run's state."""
+    """SQLite file at `path`; the first `save` creates it. `now` updates a stored run."""
 
     def __init__(self, path: Path, limit: int = MAX_RUNS, now: Callable[[Run], Run] = lambda run: run) -> None:
         self._path, self._limit, self._now = path, limit, now
@@ -57,7 +57,7 @@ class RunDatabase:
         return run
 
     def find(self, name: str) -> Run:
-        """Find a run as `find_run` does."""
+        """Return the run that `find_run` finds by `name`. Raises JobError."""
         return find_run(self.runs(), name)
 
     @contextmanager
@@ -73,7 +73,7 @@ class RunDatabase:
 
 
 def find_run(runs: Sequence[Run], name: str) -> Run:
-    """Find a run of `runs`, newest first. Raises JobError listing the newest ids.
+    """Find a run in `runs` (newest first). Raises JobError that lists the newest ids.
 
     `name`: an id, the start of an id, `last`, `last-N` (N runs before it), or the name of a service (its newest run).
     """
@@ -110,9 +110,9 @@ class SharedRuns:
             draft.unlink()
 
     def save(self, run: Run, *, replace: bool = True) -> None:
-        """Write the record of a run; without `replace`, only if it is the fuller one.
+        """Write a run's record; without `replace`, never over a more complete record.
 
-        A service keeps the id of its record. Raises JobError.
+        Without `replace`, a new record of a run takes the id of its older record. Raises JobError.
         """
         with self._draft(run.id) as draft:
             known = None if replace else self._known(run)
@@ -155,7 +155,7 @@ class SharedRuns:
         return None
 
     def _known(self, run: Run) -> Run | None:
-        """Return the record of this run, whose start another scheduler knew better."""
+        """Return the stored record of this run, whose id may contain another start time."""
         digest = _part(run.id, "digest")
         same = [path.stem for path in self.folder.glob(f"*-{digest}.json")] if digest else []
         known = (self.find(name) for name in same)
@@ -166,7 +166,7 @@ class SharedRuns:
 
     @contextmanager
     def _draft(self, name: str) -> Iterator[Path]:
-        """Create a file that becomes the record, or is removed. Raises JobError."""
+        """Yield a new temporary file; remove it unless it was renamed. Raises JobError."""
         draft = self.folder / f".{name}.{uuid.uuid4().hex}"
         try:
             try:

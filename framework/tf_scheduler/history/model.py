@@ -1,4 +1,4 @@
-"""Stored form of a run, and the lines of its recording. Times are Unix times."""
+"""A run: results, stored form, and lines of its recording. Times are Unix times."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ POINT_FIELDS = ("step", "loss", "steps_per_second", "examples_per_second", "begu
 
 
 def point_json(point: Progress) -> dict[str, Any]:
-    """Return what is recorded of a report except its time, for `Progress.from_json`."""
+    """Return the recorded fields of a report, without time, for `Progress.from_json`."""
     return {name: value for name, value in point.to_json(POINT_FIELDS).items() if value not in (None, {})}
 
 
 def speed_of(point: Progress) -> tuple[float | None, str]:
-    """Return the shown speed and its unit: `examples` if reported, else `steps`."""
+    """Return the speed to show, and its unit: `examples` if reported, else `steps`."""
     if point.examples_per_second is not None:
         return point.examples_per_second, "examples"
     return point.steps_per_second, "steps"
@@ -84,9 +84,9 @@ class RunWarning:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run from its submission to its end, as databases, pages and the API have it.
+    """One run from its submission to its end, for databases, pages and the API.
 
-    Its launches, curves, best values and warnings come from a recording (`record.fold_lines`).
+    Launches, curves, best values and warnings come from a recording (`record.fold_lines`).
     """
 
     id: str
@@ -119,7 +119,7 @@ class Run:
 
     @property
     def restarted(self) -> Sequence[RecordedLaunch]:
-        """Launches that were replaced for their own cause, not with a peer."""
+        """Launches replaced for a cause of their own, not because of a peer."""
         last = {launch.task: launch for launch in self.launches}
         return [each for each in self.launches if is_own_cause(each.replaced) and each is not last[each.task]]
 
@@ -130,7 +130,7 @@ class Run:
 
     @property
     def leader(self) -> str | None:
-        """Task that represents the run: the chief or the first worker with progress."""
+        """Leading task (`leading_task`) among those with progress; None if none has."""
         return leading_task(self.curves)
 
     @property
@@ -145,9 +145,9 @@ class Run:
 
     @property
     def speed(self) -> tuple[float | None, str]:
-        """Median speed of the leading task, and its last unit.
+        """Median speed of the leading task, and the unit of its last speed.
 
-        A speed in examples of the task is summed up over all tasks.
+        If each task counts its own examples, the speeds of all tasks are added up.
         """
         points = self.curves.get(self.leader or "", ())
         last = next((point for point in reversed(points) if speed_of(point)[0] is not None), Progress())
@@ -159,7 +159,7 @@ class Run:
         return sum(self._median_speed(task, unit) for task in tasks), unit
 
     def _median_speed(self, task: str, unit: str) -> float:
-        """Return the median speed of a task in a unit; 0 without one."""
+        """Return the task's median speed in this unit; 0 if it has no such speed."""
         speeds = [speed for speed, own in map(speed_of, self.curves[task]) if own == unit and speed is not None]
         return median(speeds) if speeds else 0.0
 
@@ -171,7 +171,7 @@ class Run:
 
 
 def leading_task(tasks: Iterable[str]) -> str | None:
-    """Return the chief or the first worker of `tasks`; None if `tasks` is empty."""
+    """Return the chief, else the first worker or other task; None without tasks."""
     order = sorted(tasks, key=lambda task: (not task.startswith("chief"), not task.startswith("worker"), task))
     return order[0] if order else None
 
@@ -196,7 +196,7 @@ def best_values(points: Iterable[Progress]) -> dict[str, float]:
 
 
 def to_json(run: Run) -> dict[str, Any]:
-    """Return the stored form."""
+    """Return the stored form of a run, a JSON object."""
     curves = {
         task: [{"time": point.time, **point_json(point)} for point in points] for task, points in run.curves.items()
     }
@@ -219,7 +219,7 @@ def digest_key(path: str) -> str:
 
 
 def checked(run: Run) -> Run:
-    """Return a run from a file of other users. Raises TypeError for wrong types."""
+    """Check the types of a run that another user wrote; return it. Raises TypeError."""
     objects: tuple[Any, ...] = (run, *run.launches, *run.warnings)
     for item in objects:
         for each in fields(item):
@@ -259,7 +259,7 @@ Line = dict[str, Any]
 def recording_lines(event: Event, decision: Decision, now: float) -> Iterator[Line]:
     """Return the lines that a decision adds to the recording, in order.
 
-    Lines are only appended, so that a restarted scheduler neither loses nor repeats one.
+    Lines are only appended, so that a restarted scheduler neither loses nor repeats a line.
     """
     for change in decision.changes:
         yield from ({"t": now, **line} for line in _change(change))
@@ -325,5 +325,5 @@ def _progress(event: ProgressReported, state: SchedulerState, now: float) -> Ite
 
 
 def _total(resources: tuple[Resource, ...], name: str) -> float:
-    """Sum a resource, stored in thousandths."""
+    """Return the total of a resource, whose values are stored in thousandths."""
     return sum(entry.value for entry in resources if entry.name == name and isinstance(entry.value, int)) / 1000

@@ -43,7 +43,7 @@ _MAX_TEXT = 2_000
 
 
 class Recorder:
-    """Observer of the runner, called in its thread.
+    """Observer that writes the recording. Called in the runner's thread.
 
     A write error is logged once and never stops the scheduler; later lines are written when the file is writable again.
     """
@@ -66,9 +66,9 @@ class Recorder:
                 self._append(text)
 
     def resume(self, state: SchedulerState, curves: Mapping[TaskName, TrainingCurve] | None = None) -> None:
-        """Add changes that the previous scheduler stored, but died before recording.
+        """Record stored changes that the previous scheduler died before recording.
 
-        A scheduler in a new sandbox has a new recording: it begins with the stored `curves`.
+        In a new sandbox, the recording is new, and begins with the stored `curves`.
         """
         written = self._written()
         self._torn = bool(written) and not written.endswith("\n")
@@ -100,7 +100,7 @@ class Recorder:
             self._failed = self._torn = True
 
     def _due(self, lines: Iterable[model.Line], state: SchedulerState) -> Iterator[model.Line]:
-        """Yield the lines that are due; limits the rate of progress, but keeps the last."""
+        """Yield the lines to write: progress at a limited rate, but always the last one."""
         for line in lines:
             if "progress" in line:
                 task, now = line["progress"], line["t"]
@@ -120,7 +120,7 @@ class Recorder:
 
 
 def _stored(state: SchedulerState) -> Iterator[Change]:
-    """Return the changes that produce the stored state."""
+    """Yield the changes that produce the stored state."""
     if state.stored.framework_id is not None:
         yield FrameworkRegistered(state.stored.framework_id)
     yield from map(TaskLaunched, state.stored.tasks.values())
@@ -129,7 +129,7 @@ def _stored(state: SchedulerState) -> Iterator[Change]:
 
 
 def _stored_progress(state: SchedulerState, curves: Mapping[TaskName, TrainingCurve]) -> Iterator[model.Line]:
-    """Return the lines of stored curves; their points have the times of the reports."""
+    """Yield recording lines for stored curves, with the times of the reports."""
     for name, curve in curves.items():
         record = state.stored.tasks.get(name)
         if record is not None:
@@ -155,9 +155,9 @@ _NO_RUN = model.Run("", "", model.RUNNING, "", 0.0, 0.0)
 
 
 def read_recording(path: Path, run: model.Run = _NO_RUN) -> model.Run:
-    """Add a recording to a run; nothing for a missing file.
+    """Add a recording to a run. A missing file adds nothing.
 
-    Ignores an incomplete last line.
+    An incomplete last line is ignored.
     """
     try:
         text = path.read_text(errors="replace")
@@ -223,7 +223,7 @@ _OF_LAUNCHES: Mapping[str, Callable[[model.RecordedLaunch, Mapping[str, Any]], m
 
 
 def service_run(path: Path, name: str, options: Mapping[str, Any]) -> model.Run:
-    """Return a recording's run; `options` without secrets. Raises JobError if invalid.
+    """Return a recording's run. `options`: without secrets. Raises JobError.
 
     The id depends on the framework and its start, so a longer copy of a recording replaces a shorter one.
     """
