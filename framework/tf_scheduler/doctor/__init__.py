@@ -1,1 +1,1 @@
-"""`dcos-tensorflow doctor`: facts about a cluster and a service, and findings."""
+"""`dcos-tensorflow doctor`: gather facts about a cluster and service, judge them."""

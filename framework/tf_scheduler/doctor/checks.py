@@ -1,4 +1,4 @@
-"""Checks of `doctor`: pure functions from facts to findings, and their table."""
+"""Checks of `doctor`: judge the gathered facts; every check is a pure function."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _unchecked(unknown: Unknown) -> Finding:
 
 
 def _of(judge: Callable[..., Finding], *names: str) -> Callable[[Facts], Finding]:
-    """Judge some of the facts; not checked if one of them is unknown."""
+    """Return a check that passes these facts to `judge`, if all of them are known."""
 
     def check(facts: Facts) -> Finding:
         values = [getattr(facts, name) for name in names]
@@ -70,7 +70,7 @@ _Item = TypeVar("_Item", bound=object)
 
 
 def _names(items: Iterable[_Item]) -> str:
-    """Return up to five items, and the number of the others."""
+    """Return up to five items as text, with the number of the remaining items."""
     texts = list(dict.fromkeys(map(str, items)))
     more = f" and {len(texts) - _MAX_NAMES} more" if len(texts) > _MAX_NAMES else ""
     return ", ".join(texts[:_MAX_NAMES]) + more
@@ -80,7 +80,7 @@ def _names(items: Iterable[_Item]) -> str:
 
 
 def executor_login(agents: tuple[AgentFacts, ...], has_secrets: bool) -> Finding:
-    """Without a login any process of an agent can take an executor's place."""
+    """Check that agents authenticate executors. Else any process can pose as executor."""
     remedy = "start the agents with --authenticate_http_executors and --jwt_secret_key=FILE"
     off = [agent.hostname for agent, flags in _flags(agents) if not authenticates_executors(flags)]
     if off and has_secrets:
@@ -99,7 +99,7 @@ def _flags(agents: Iterable[AgentFacts]) -> Iterator[tuple[AgentFacts, Mapping[s
 
 
 def _silent_agents(agents: tuple[AgentFacts, ...]) -> Finding | None:
-    """Return a finding about agents without flags; None if all answered."""
+    """Return a finding about agents that did not return their flags; None: all did."""
     silent = [agent for agent in agents if isinstance(agent.flags, Unknown)]
     if not silent:
         return None if agents else Finding(Level.NOT_CHECKED, "no agent is registered with the master")
@@ -110,7 +110,7 @@ def _silent_agents(agents: tuple[AgentFacts, ...]) -> Finding | None:
 
 
 def shared_user(options: Mapping[str, Any], master: MasterFacts, own: str) -> Finding:
-    """Tasks of one user on one agent can read each other's memory and files."""
+    """Check for other frameworks' tasks of this user, which can read memory and files."""
     user = str(options["service"]["user"])
     names = {item.id: item.name for item in master.frameworks}
     remedy = "choose a service.user of its own for each service (a new installation)"
@@ -126,7 +126,7 @@ def shared_user(options: Mapping[str, Any], master: MasterFacts, own: str) -> Fi
 
 
 def isolation(agents: tuple[AgentFacts, ...], has_secrets: bool) -> Finding:
-    """Executors should not be root, and tasks with secrets should not see each other."""
+    """Check that executors are not root, and that tasks do not see others' processes."""
     answered = list(_flags(agents))
     fixed = [agent for agent, flags in answered if flags.get("switch_user") == "false"]
     as_root = [agent.hostname for agent in fixed if agent.runs_as_root is not False]
@@ -151,7 +151,7 @@ def isolation(agents: tuple[AgentFacts, ...], has_secrets: bool) -> Finding:
 
 
 def zookeeper_acl(store: StoreFacts) -> Finding:
-    """A client that can write the state can start the job again, or change it."""
+    """Check that only the service can write its state, which decides what runs."""
     remedy = "install the service again with zk://HOSTS?credentials=FILE in scheduler.state (docs/how-to/install.md)"
     if store.is_open:
         message = f"every client of {store.address} can read, change and delete the state (ACL world:anyone)"
@@ -163,7 +163,7 @@ def zookeeper_acl(store: StoreFacts) -> Finding:
 
 
 def open_api(facts: Facts) -> Finding:
-    """A client that can write to the API can run programs as the service's user."""
+    """Check that writes need a token: they can run programs as the service's user."""
     remedy = "set api.write_token (docs/reference/api.md)"
     if not isinstance(facts.options, Unknown) and facts.options["api"]["authentication"] == "none":
         return Finding(Level.RED, "api.authentication is none: every client has full access", remedy)
@@ -185,7 +185,7 @@ _EXPIRES_SOON, _EXPIRES = 14.0, 30.0
 
 
 def tls(facts: Facts) -> Finding:
-    """Secrets must not be readable in the network; certificates must not expire."""
+    """Check that secrets are encrypted in the network, and certificates are valid."""
     findings = [*_plain_secrets(facts), *map(_certificate, facts.certificates)]
     for level in (Level.RED, Level.YELLOW, Level.GREEN):
         if chosen := [finding for finding in findings if finding.level is level]:
@@ -210,7 +210,7 @@ def _plain_secrets(facts: Facts) -> Iterator[Finding]:
 
 
 def _delivery_url(facts: Facts) -> str:
-    """Return the URL from which tasks get their secrets; empty: http, host unknown."""
+    """Return the URL from which tasks get secrets; empty: an http URL, host unknown."""
     assert not isinstance(facts.options, Unknown)
     if url := str(facts.options["secret_delivery"]["url"]):
         return url
@@ -234,7 +234,7 @@ def _certificate(certificate: CertificateFacts) -> Finding:
 
 
 def same_name(master: MasterFacts, options: Mapping[str, Any], own: str) -> Finding:
-    """Another framework of the name runs its tasks next to those of the service."""
+    """Check that no other framework has the service's name, and runs the same tasks."""
     name = str(options["service"]["name"])
     others = [item.id for item in master.frameworks if item.name == name and item.id != own]
     if not others:
@@ -251,7 +251,7 @@ MAX_CLOCK_OFFSET = 5.0
 
 
 def clock(facts: Facts) -> Finding:
-    """Clocks that differ make deadlines, tokens and certificates fail."""
+    """Check that the clocks agree; deadlines, tokens and certificates depend on them."""
     servers = {} if isinstance(facts.master, Unknown) else {"the master": facts.master.clock_offset}
     if not isinstance(facts.agents, Unknown):
         servers |= {f"agent {agent.hostname}": agent.clock_offset for agent in facts.agents}
@@ -272,7 +272,7 @@ def _offset_text(server: str, seconds: float) -> str:
 
 
 def refused_calls(service: ServiceFacts) -> Finding:
-    """Mesos ignores a scheduler whose calls it refuses."""
+    """Check that Mesos accepts the scheduler's calls. Refused calls have no effect."""
     if service.refused_calls:
         remedy = "grant the scheduler's principal the permissions that the message names (docs/how-to/install.md)"
         return Finding(Level.RED, f"Mesos refuses calls: {service.refused_calls}", remedy)
@@ -283,7 +283,7 @@ def refused_calls(service: ServiceFacts) -> Finding:
 
 
 def leftovers(service: ServiceFacts) -> Finding:
-    """A launch that was given up may still run, and write checkpoints."""
+    """Check that no abandoned launch may still run, because it may write checkpoints."""
     if service.may_still_run:
         remedy = "restart these agents or the connection to them, or mark them as gone (docs/how-to/troubleshooting.md)"
         return Finding(Level.RED, _names(service.may_still_run), remedy)
@@ -295,7 +295,7 @@ _AVOID_FOR = 900.0
 
 
 def failing_agents(facts: Facts) -> Finding:
-    """An agent that drops or loses each launch delays the job."""
+    """Check for agents that drop or lose launches, because each one delays the job."""
     if isinstance(facts.service, Unknown):
         return _unchecked(facts.service)
     agents = facts.service.failing_agents
@@ -310,7 +310,7 @@ def failing_agents(facts: Facts) -> Finding:
 
 
 def artefacts(artefacts: tuple[ArtefactFacts, ...]) -> Finding:
-    """Tasks cannot start without the files of the options."""
+    """Check that the files that options name can be fetched. Tasks need them to start."""
     if wrong := [f"{item.option}: {item.url}: {item.problem}" for item in artefacts if item.problem]:
         return Finding(Level.RED, _names(wrong), "upload the file, or correct the option")
     if skipped := [f"{item.option}: {item.url}" for item in artefacts if not item.is_checked]:
@@ -328,7 +328,7 @@ _MIN_FREE, _SCARCE = 3 * _GIB, 5 * _GIB
 
 
 def disk(laptop: LaptopFacts) -> Finding:
-    """Local runs write logs, checkpoints and a 123 MB library."""
+    """Check the free disk space, for logs, checkpoints and the 123 MB Mesos library."""
     free = laptop.free
     for level, limit in ((Level.RED, _MIN_FREE), (Level.YELLOW, _SCARCE)):
         if low := [f"{folder}: {format_memory(size / _MIB)} free" for folder, size in free.items() if size < limit]:
@@ -342,7 +342,7 @@ _MIN_MEMORY, _SCARCE_MEMORY = _GIB, 2 * _GIB
 
 
 def memory(laptop: LaptopFacts) -> Finding:
-    """Each task of a local run imports TensorFlow."""
+    """Check the available memory, because each task of a local run loads TensorFlow."""
     size = laptop.memory
     if size is None:
         return Finding(Level.NOT_CHECKED, "the available memory of this machine is unknown")
@@ -358,7 +358,7 @@ MIN_PYTHON = (3, 10)
 
 
 def python(laptop: LaptopFacts) -> Finding:
-    """The interpreters of this program and of local tasks."""
+    """Check the Python version of this program, and the interpreters of local tasks."""
     version = ".".join(map(str, laptop.python))
     if laptop.python < MIN_PYTHON:
         return Finding(Level.RED, f"Python {version} is too old", "use Python 3.10 or newer")
@@ -370,7 +370,7 @@ def python(laptop: LaptopFacts) -> Finding:
 
 
 def training(laptop: LaptopFacts) -> Finding:
-    """TensorFlow and Keras of this Python and of the runtimes."""
+    """Check the TensorFlow and Keras versions of this Python and of the runtimes."""
     named = {name: _training_versions(packages) for name, packages in laptop.trainings.items()}
     if not any(named.values()):
         remedy = 'pip install "tensorflow-cpu~=2.21.0", or: dcos-tensorflow runtime create tf --tensorflow 2.21'
@@ -392,13 +392,13 @@ def _training_versions(packages: Mapping[str, str]) -> str:
 
 
 def gpus(laptop: LaptopFacts) -> Finding:
-    """GPUs that nvidia-smi lists."""
+    """List the GPUs that nvidia-smi reports."""
     names = laptop.gpus
     return _green(f"{len(names)}: {_names(names)}" if names else "none: local runs only count the GPUs of tasks")
 
 
 def ports(laptop: LaptopFacts) -> Finding:
-    """`local up` chooses other ports if its default ports are in use."""
+    """Check the default ports of `local up`, which uses others if these are taken."""
     if taken := laptop.taken_ports:
         remedy = "nothing: `local up` uses other ports; end these programs if you need port 5050"
         return Finding(Level.YELLOW, f"default ports of `local up` in use: {_names(taken)}", remedy)
@@ -410,7 +410,7 @@ SYSTEM_PACKAGES = "libsvn1 libapr1 libsasl2-2 libcurl4 libssl3"
 
 
 def libraries(laptop: LaptopFacts) -> Finding:
-    """The libraries of this program and of the local Mesos."""
+    """Check the Python packages of this program, and the libraries of local Mesos."""
     if laptop.missing_libraries:
         message = f"missing Python packages: {_names(laptop.missing_libraries)}"
         return Finding(Level.RED, message, "install the program again with pip")
@@ -426,7 +426,7 @@ def libraries(laptop: LaptopFacts) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A line of the output. `name` is stable, for programs."""
+    """One check, a line of the output. Programs may rely on `name`."""
 
     name: str
     title: str
@@ -458,5 +458,5 @@ CHECKS = (
 
 
 def judge(facts: Facts, *, security: bool = False) -> list[tuple[Check, Finding]]:
-    """Return the finding of each check; `security`: only of the security checks."""
+    """Return the finding of each check, or with `security` of each security check."""
     return [(check, check.judge(facts)) for check in CHECKS if check.is_security or not security]

@@ -40,7 +40,7 @@ class MasterFacts:
 
 @dataclass(frozen=True, slots=True)
 class AgentFacts:
-    """An agent with its flags. `runs_as_root` None: it is on another machine."""
+    """An agent with its flags. `runs_as_root`: None if it is on another machine."""
 
     id: str
     hostname: str
@@ -51,7 +51,7 @@ class AgentFacts:
 
 @dataclass(frozen=True, slots=True)
 class StoreFacts:
-    """State store. `is_open` None: ZooKeeper has no node of the service yet."""
+    """State store. `is_open`: None if ZooKeeper has no node of the service yet."""
 
     address: str
     is_open: bool | None
@@ -60,9 +60,9 @@ class StoreFacts:
 
 @dataclass(frozen=True, slots=True)
 class ApiFacts:
-    """Answer of the API to a write without a token, to a plan that does not exist.
+    """Answer of the API to a write without a token, for a plan that does not exist.
 
-    `from_master`: it was sent from the master's machine, from which Admin Router sends its requests.
+    `from_master`: the write was sent from the master's machine, from which Admin Router also sends requests.
     """
 
     url: str
@@ -109,7 +109,7 @@ class ArtefactFacts:
 
 @dataclass(frozen=True, slots=True)
 class LaptopFacts:
-    """This machine."""
+    """Facts about this machine."""
 
     python: tuple[int, int]
     #: Interpreters of the options that do not exist on this machine.

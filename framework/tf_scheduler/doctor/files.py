@@ -1,4 +1,4 @@
-"""Gather facts without a cluster: the files of the options, and this machine."""
+"""Gather facts without a cluster: request files of options; examine this machine."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PARALLEL = 16
 
 
 def gather_artefacts(options: Document, *, is_local: bool) -> tuple[ArtefactFacts, ...]:
-    """Request every file of the options. `is_local`: tasks run on this machine."""
+    """Request every file that options name. `is_local`: tasks run on this machine."""
     with ThreadPoolExecutor(PARALLEL) as pool:
         return tuple(pool.map(lambda item: _artefact(*item, is_local=is_local), list(_urls(options))))
 
@@ -107,8 +107,8 @@ def gather_laptop(
     """Examine this machine.
 
     Args:
-        options: Options whose tasks run on this machine; None: none.
-        folders: Folders in which commands store files, in addition to that of temporary files.
+        options: Options of the tasks that run on this machine; None: no tasks run here.
+        folders: Folders in which commands store files, in addition to the folder of temporary files.
         local_mesos_problem: Why no local cluster can run; empty if that is unknown.
         trainings: Versions of TensorFlow and Keras, see LaptopFacts.
         taken_ports: See LaptopFacts.
@@ -137,7 +137,7 @@ def _gpus() -> Iterator[str]:
 
 
 def _available_memory() -> int | None:
-    """Return bytes that programs can use without swapping; None except on Linux."""
+    """Return the bytes that programs can use without swapping; None if not on Linux."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:

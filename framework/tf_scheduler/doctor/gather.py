@@ -54,7 +54,7 @@ _MAX_EVENTS = 1000
 
 
 def attempt(gather: Callable[[], T]) -> T | Unknown:
-    """Return the fact, or the reason why it is unknown; raises nothing."""
+    """Return the fact, or Unknown with the reason for its error. Never raises."""
     try:
         return gather()
     except (FactError, CommandError, SchedulerError) as error:
@@ -67,7 +67,7 @@ def attempt(gather: Callable[[], T]) -> T | Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What to examine. Options are complete."""
+    """What to examine. The options include all defaults."""
 
     options: Document | Unknown
     #: Address of the master: host:port, several with commas, or zk://...; empty: that of the options.
@@ -85,7 +85,7 @@ class Subject:
 
 
 def gather(subject: Subject) -> Facts:
-    """Gather all facts; raises nothing."""
+    """Gather all facts. Never raises: each missing fact is Unknown."""
     with ThreadPoolExecutor(PARALLEL) as pool:
         service = pool.submit(attempt, lambda: _service(subject))
         store = pool.submit(attempt, lambda: _store(subject.options))
@@ -167,7 +167,7 @@ def _operator_task(task: Document) -> Document:
 
 
 def _is_on_dcos(subject: Subject) -> bool:
-    """Whether the master is asked through Admin Router."""
+    """Whether requests to the master go through Admin Router."""
     return not (subject.master or isinstance(subject.service, Unknown) or subject.service.direct)
 
 
@@ -183,7 +183,7 @@ _MESOS = "/mesos"
 
 
 def _masters(subject: Subject) -> list[Access]:
-    """Return access to each master, or to the leading one. Raises FactError."""
+    """Return access to each master (zk://: only to the leader). Raises FactError."""
     options = subject.options
     if not subject.master and isinstance(options, Unknown):
         raise FactError("the master is unknown: pass --master or --options")
@@ -220,7 +220,7 @@ _REDIRECTED = 307
 
 
 def _context(ca_file: str) -> ssl.SSLContext:
-    """Return a TLS context; the file may exist only on the scheduler's machine."""
+    """Return a TLS context, without the CA file if this machine does not have it."""
     return ssl.create_default_context(cafile=ca_file if ca_file and Path(ca_file).is_file() else None)
 
 
@@ -244,7 +244,7 @@ def _leader(url: ZooKeeperUrl) -> Leader:
 
 
 def _agent_access(master: Access, agent_id: str, pid: str) -> Access:
-    """Return access to an agent: on DC/OS through Admin Router, else without a login."""
+    """Return access to an agent: by Admin Router on DC/OS, else directly, no login."""
     if master.url.endswith(_MESOS):
         return replace(master, url=f"{master.url.removesuffix(_MESOS)}/agent/{agent_id}")
     return Access(f"{urlsplit(master.url).scheme}://{pid.rpartition('@')[2]}", context=master.context)
@@ -265,14 +265,14 @@ def _agent(agent_id: str, hostname: str, access: Access) -> AgentFacts:
 
 
 def listening_sockets(table: str = "tcp") -> Iterator[Sequence[str]]:
-    """Yield the fields of listening sockets (proc(5)); none except on Linux."""
+    """Yield the fields of each listening socket (proc(5)); nothing if not on Linux."""
     with suppress(OSError):
         rows = map(str.split, Path("/proc/net", table).read_text().splitlines())
         yield from (fields for fields in rows if fields[3] == "0A")
 
 
 def runs_as_root(url: str) -> bool | None:
-    """Return whether root listens at a loopback address; None if unknown."""
+    """Return whether root owns the listener at a loopback URL; None if unknown."""
     parts = urlsplit(url)
     if not is_loopback(url):
         return None
@@ -306,14 +306,14 @@ def _store(options: Document | Unknown) -> StoreFacts:
 
 
 def _api(subject: Subject, master: Cluster | Unknown) -> ApiFacts:
-    """Send a write without a token, for a plan that does not exist."""
+    """Try a write without a token, for a plan that does not exist."""
     access = _api_access(subject, master)
     reply = send(access, f"/v1/plans/doctor-{secrets.token_hex(8)}/start", b"{}")
     return ApiFacts(access.url, reply.status, _is_from_master(access.url, master))
 
 
 def _api_access(subject: Subject, master: Cluster | Unknown) -> Access:
-    """Return the scheduler's own address: Admin Router requires a login."""
+    """Return access to the scheduler itself, because Admin Router requires a login."""
     service = _known(subject.service)
     if service.direct:
         return Access(service.url, context=service.cluster.tls())
@@ -325,7 +325,7 @@ def _api_access(subject: Subject, master: Cluster | Unknown) -> Access:
 
 
 def _is_from_master(url: str, master: Cluster | Unknown) -> bool:
-    """Return whether requests to the URL are sent from the master's own address."""
+    """Return whether this machine's requests to the URL have the master's address."""
     if isinstance(master, Unknown) or is_loopback(url):
         return False
     parts = urlsplit(url)
@@ -338,7 +338,7 @@ def _is_from_master(url: str, master: Cluster | Unknown) -> bool:
 
 
 def _certificate(url: str, subject: Subject) -> CertificateFacts:
-    """Verify the certificate of a server, and return when it expires."""
+    """Verify a server's certificate, and return the days until it expires."""
     parts = urlsplit(url)
     context = _context("" if isinstance(subject.options, Unknown) else subject.options["tls"]["ca_file"])
     if not isinstance(subject.service, Unknown):
@@ -393,7 +393,7 @@ def _service_facts(service: ServiceClient) -> ServiceFacts:
 
 
 def _since(events: Iterable[Document], kind: str) -> list[Document]:
-    """Return the events after the last one of a kind."""
+    """Return the events after the last event of this kind."""
     latest: list[Document] = []
     for event in events:
         latest = [] if event["kind"] == kind else [*latest, event]

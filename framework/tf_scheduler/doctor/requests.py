@@ -18,12 +18,12 @@ _ANSWER_TIMEOUT = 2 * TIMEOUT
 
 
 class FactError(Exception):
-    """A fact cannot be gathered; the text is the reason."""
+    """A fact cannot be gathered. The text of the error is the reason."""
 
 
 @contextmanager
 def reading(server: str) -> Iterator[None]:
-    """Raise FactError if an answer does not have the expected form."""
+    """Raise FactError if the block finds that an answer has an unexpected form."""
     try:
         yield
     except MALFORMED as error:
@@ -40,7 +40,7 @@ class Access:
 
 
 def send(access: Access, path: str, body: bytes | None = None) -> HttpReply:
-    """Send a GET, or with a body a POST. Raises FactError without an answer."""
+    """Send a GET, or a POST if there is a body. Raises FactError without an answer."""
     headers = {"Accept": "application/json", **access.headers}
     headers |= {} if body is None else {"Content-Type": "application/json"}
     client = HttpClient(_ANSWER_TIMEOUT, TIMEOUT, access.context, uses_proxies=True)
