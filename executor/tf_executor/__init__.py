@@ -1,6 +1,7 @@
 """Run one task's program on a Mesos agent and report how it ends.
 
-Standard library and `mesos_client` only, Python 3.8 and later. Only `tf_executor.user` runs in the user's Python.
+Uses only the standard library and `mesos_client`, Python 3.8 or later. Only `tf_executor.user` runs in the user's
+Python.
 """
 
 from .user import devices, logdir, report

@@ -1,4 +1,4 @@
-"""Run `python -m tf_executor`; the agent runs the bundle itself."""
+"""Entry point of `python -m tf_executor`; agents start the bundle file instead."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Concepts that cross a process, each once. Standard library only, Python 3.8."""
+"""Code that executor, scheduler and commands share. Standard library, Python 3.8."""

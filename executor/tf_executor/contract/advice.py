@@ -1,4 +1,4 @@
-"""What to do about errors of programs, before a launch and after its end."""
+"""Hints on errors of programs: known messages, missing commands, Keras 3."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ KERAS_2_STRATEGIES = tuple(item.traits.names[0] for item in Strategy if item.tra
 
 
 def hint_of(error: str) -> str:
-    """Return what to do about the text of an error; empty if unknown."""
+    """Return a hint on what to do about an error message; empty if none is known."""
     return next((hint for pattern, hint in _HINTS if re.search(pattern, error)), "")
 
 
 def missing_command(name: str, commands: Iterable[str]) -> tuple[str, str]:
-    """Return the problem of a command that is not among `commands`, and a hint."""
+    """Return `NAME: command not found`, and a hint with a similar command, if any."""
     near = get_close_matches(name, sorted(set(commands)), n=1)
     return f"{name}: command not found", f"did you mean `{near[0]}`?" if near else ""
 
@@ -75,14 +75,14 @@ def keras_2_command(versions: Mapping[str, str], pip: str = "pip") -> str:
 
 
 def missing_keras_2(versions: Mapping[str, str], pip: str = "pip") -> str:
-    """Return what to do if KERAS_2 is set without tf_keras."""
+    """Return what to do if the variable KERAS_2 is set, but tf_keras is missing."""
     version = versions.get("keras", "")
     is_old = version.partition(".")[0] in ("1", "2")
     return f"remove it, Keras {version} needs no variable" if is_old else keras_2_command(versions, pip)
 
 
 def ignored_keras_2(value: str) -> str:
-    """Return why a value of KERAS_2 has no effect; empty if it has one."""
+    """Return why TensorFlow ignores a value of KERAS_2; empty if it accepts it."""
     return "" if value in KERAS_2_VALUES else f"TensorFlow ignores `{value}`; it accepts {', '.join(KERAS_2_VALUES)}"
 
 

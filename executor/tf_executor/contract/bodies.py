@@ -1,8 +1,8 @@
 """Types of the JSON bodies that the API returns.
 
-The OpenAPI document and the checks of answers in the commands are made from them. A body with optional members is a
-class with total=False on a base of the same name with an underscore, which has the required members: Python 3.8 knows
-no other mark.
+The OpenAPI document is made from these types, and the commands check answers against them. A body with optional members
+has two classes: the base `_NameBody` has the required members, and `NameBody` with total=False adds the optional ones.
+Python 3.8 has no other mark for optional members.
 """
 
 import sys
@@ -81,7 +81,7 @@ class _TaskBody(_Member):
 
 
 class TaskTextsBody(TypedDict):
-    """Resources of a task as people read them."""
+    """Resources of a task, as texts for people."""
 
     #: What it asks for, such as `0.6 cpus, 1 GB`.
     resources: str
@@ -136,7 +136,7 @@ class LogBody(LogEventBody):
 
 
 class FileBody(TypedDict):
-    """Entry of a folder; `mode` as `ls -l` prints it."""
+    """Entry of a folder; `mode` has the form that `ls -l` prints."""
 
     name: str
     mode: str
@@ -151,7 +151,7 @@ class FilesBody(TypedDict):
 
 
 class StartedBody(TypedDict):
-    """A command was sent to a launch of a task; `id` names its result."""
+    """A command that was sent to a launch of a task; `id` names the result."""
 
     task: str
     launch: str
@@ -159,7 +159,7 @@ class StartedBody(TypedDict):
 
 
 class ExecutedBody(TypedDict):
-    """State of a command: `running` or `ended`, then with its end and output."""
+    """State of a command: `running`, or `ended` with exit status and output."""
 
     task: str
     launch: str
@@ -177,7 +177,7 @@ class ExecutedBody(TypedDict):
 
 
 class LaunchedBody(TypedDict):
-    """Data of event `launch`: the following data is of this launch."""
+    """Data of event `launch`: the next events are about the launch with this id."""
 
     id: str
 
@@ -196,7 +196,7 @@ class ClusterTaskBody(_Member):
 
 
 class MembersBody(TypedDict):
-    """Workers that the running chief is to use."""
+    """Workers that the scheduler wants the running chief to use."""
 
     workers: List[str]
     version: int
@@ -221,7 +221,7 @@ class ClusterBody(_ClusterBody, total=False):
 if TYPE_CHECKING:
 
     class _ReportBody(TypedDict, total=False):
-        """Fields of `Progress` in a body; read by `Progress.from_json`."""
+        """Fields of `Progress` in a body; `Progress.from_json` reads them."""
 
 else:
     _ReportBody = TypedDict("_ReportBody", {each.name: each.kind for each in PROGRESS_FIELDS}, total=False)
@@ -491,7 +491,7 @@ class RestartBody(TypedDict):
 
 
 class PreviewBody(TypedDict):
-    """Effects of an update."""
+    """Effects that an update of the options would have."""
 
     changed: List[ChangeBody]
     refused: List[RefusalBody]

@@ -1,8 +1,9 @@
-"""HTTP requests with one time limit for the whole of each.
+"""HTTP client with one time limit for each whole request.
 
-By urllib.request and http.client of the standard library: the executor and the commands run on Python 3.8 without other
-packages, and the timeout of requests starts again with each byte, like that of a socket. Only the login to DC/OS, which
-needs its sessions, uses requests. mesos_client, whose connections last and can be aborted, has a transport of its own.
+Uses urllib.request and http.client, because the executor and the commands run on Python 3.8 without other packages. The
+package `requests` has no such limit: its timeout starts again with each byte, like a socket's timeout. Only the DC/OS
+login uses `requests`, because the login needs sessions. mesos_client has its own transport, because its connections
+stay open and can be aborted.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MAX_TEXT = 500
 class SocketHandle:
     """Handle to interrupt a thread's wait on a socket or a registered operation.
 
-    The interrupt shuts the socket down, which is safe at any time; closing a socket is not.
+    An interrupt shuts the socket down. A shutdown is safe at any time; closing the socket is not.
     """
 
     def __init__(self) -> None:
@@ -44,7 +45,7 @@ class SocketHandle:
 
     @contextmanager
     def interrupting(self, interrupt: Callable[[], None]) -> Iterator[None]:
-        """Call `interrupt` to end a wait in the block. Raises OSError after `abort`."""
+        """Let `interrupt` end waits in the block. Raises OSError after `abort`."""
         with self._lock:
             self._refuse_if_aborted()
             self._interrupt = interrupt
@@ -87,9 +88,9 @@ class SocketHandle:
 
 @contextmanager
 def time_limit(seconds: float, expire: Callable[[], None]) -> Iterator[None]:
-    """Raise TimeoutError in a block that takes longer; `expire` ends its wait.
+    """Raise TimeoutError if a block takes longer; `expire` ends the block's wait.
 
-    The timeout of a socket starts again with each byte, and http.client takes a head that is cut for complete.
+    A socket's timeout starts again with each byte, and http.client accepts a truncated head as complete.
     """
     expired = threading.Event()
 
@@ -139,7 +140,7 @@ class HttpReply:
 
 @dataclass(frozen=True)
 class HttpClient:
-    """Makes requests, each over a connection of its own."""
+    """HTTP client that opens a new connection for each request."""
 
     #: Seconds for a whole request, and for each wait for the server.
     limit: float
@@ -156,7 +157,7 @@ class HttpClient:
     def fetch(
         self, url: str, headers: Mapping[str, str] | None = None, body: bytes | None = None, method: str | None = None
     ) -> HttpReply:
-        """Return the reply; `method`: default GET, or POST with a body.
+        """Return the reply. `method`: by default GET without a body, POST with one.
 
         Raises NoReplyError, and ValueError for an invalid URL or header.
         """
@@ -166,9 +167,10 @@ class HttpClient:
 
     @contextmanager
     def stream(self, url: str, headers: Mapping[str, str]) -> Iterator[tuple[HttpReply, Iterable[bytes]]]:
-        """GET; yield the head and the lines of the body as they arrive.
+        """Send a GET; yield the head and the lines of the body as they arrive.
 
-        Without status 200, the reply has the body. The time limit is for the reply only. Raises as `fetch` does.
+        If the status is not 200, the reply contains the body. The time limit applies to the reply, not to the lines.
+        Raises the same errors as `fetch`.
         """
         handle = SocketHandle()
         with ExitStack() as stack:

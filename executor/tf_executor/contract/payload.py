@@ -1,6 +1,6 @@
-"""Launch payload from the scheduler to the executor, as JSON in `TaskInfo.data`.
+"""Launch payload and messages from the scheduler to the executor, as JSON.
 
-`settings` holds what a job's options set. Standard library only, Python 3.8.
+The payload is in `TaskInfo.data`; its `settings` hold values of the job's options. Standard library only, Python 3.8.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MIRRORED = strategies_with(lambda traits: traits.is_mirrored)
 
 
 class PayloadError(ValueError):
-    """The bytes are not a payload of this version."""
+    """The bytes are not a payload of this version, or no message for this launch."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Payload:
 
     @property
     def fenced_folder(self) -> str:
-        """CHECKPOINT_DIR if it is a path; empty if launches are not compared in it."""
+        """Path in CHECKPOINT_DIR that `launch.fencing` protects; empty if none."""
         folder = self.environment.get(CHECKPOINT_DIR, "")
         return folder if self.service and folder.startswith("/") else ""
 
@@ -147,7 +147,7 @@ class Payload:
         return self.gpus > 1 or (self.strategy in _MIRRORED and replicas > 1)
 
     def port_variables(self) -> dict[str, str]:
-        """Return PORT0, that of the address, PORT1 and so on, if there are further ports."""
+        """Return PORT0 (port of the address), PORT1, ...; empty without further ports."""
         ports = (self.port, *self.more_ports) if self.more_ports else ()
         return {f"PORT{number}": str(port) for number, port in enumerate(ports)}
 
@@ -186,7 +186,8 @@ class Payload:
 class ExecRequest:
     """A command to run in a task.
 
-    Agents deliver messages of any sender to executors, so a message counts only with the key of the launch.
+    Agents deliver messages of any sender to executors. So an executor accepts a message only if its code was made with
+    the launch's key.
     """
 
     #: Name of its result in EXEC_FOLDER, 32 hex digits; a repeated id is a replay.
@@ -204,7 +205,7 @@ class ExecRequest:
 
     @classmethod
     def decode(cls, data: bytes, key: str, task_id: str) -> ExecRequest:
-        """Decode a message for this launch. Raises PayloadError that quotes nothing."""
+        """Decode a message for this launch. Raises PayloadError, which quotes no data."""
         request = cls(**_opened(EXEC, key, data))
         if request.task_id != task_id or not re.fullmatch(_EXEC_ID, request.id):
             raise PayloadError("the message is for another launch, or has an invalid id")
@@ -213,7 +214,7 @@ class ExecRequest:
 
 @dataclass(frozen=True)
 class WantedMembers:
-    """The workers that a chief shall use (`user.members`); a message as ExecRequest."""
+    """Workers that a chief shall use (`user.members`), authenticated as ExecRequest."""
 
     #: Mesos id of the chief's launch.
     task_id: str
@@ -228,7 +229,7 @@ class WantedMembers:
 
     @classmethod
     def decode(cls, data: bytes, key: str, task_id: str) -> WantedMembers:
-        """Decode a message for this launch. Raises PayloadError that quotes nothing."""
+        """Decode a message for this launch. Raises PayloadError, which quotes no data."""
         wanted = cls(**_opened(MEMBERS, key, data))
         if wanted.task_id != task_id:
             raise PayloadError("the message is for another launch")
@@ -241,7 +242,7 @@ def _signed(kind: bytes, key: str, values: Mapping[str, Any]) -> bytes:
 
 
 def _opened(kind: bytes, key: str, data: bytes) -> dict[str, Any]:
-    """Return the content of a message, which is parsed only if the code is right."""
+    """Return a message's content; parse it only if the authentication code is right."""
     code, _, body = data[len(kind) :].partition(b" ")
     if not key or not hmac.compare_digest(code, _code(kind, key, body)):
         raise PayloadError("the message is not from the scheduler: its code is wrong")
@@ -257,9 +258,9 @@ _Part = Union[Payload, RunSettings, Liveness]
 
 
 def _known(whole: type[_Part], values: Any) -> dict[str, Any]:
-    """Return the values without those of a newer scheduler.
+    """Return the values of known fields; a newer scheduler may send more.
 
-    Raises TypeError if they are not an object.
+    Raises TypeError if `values` is not an object.
     """
     if not isinstance(values, dict):
         raise TypeError(f"expected an object, not {values!r}")

@@ -1,8 +1,8 @@
-"""Reports of the executor to the scheduler, as JSON in two `data` fields of Mesos.
+"""Reports of the executor to the scheduler as JSON, and their texts for people.
 
-`TaskEnd` travels in `TaskStatus.data` of the last update, `Progress` and `Usage` in framework messages,
-so that the scheduler need not parse messages for people. A malicious program can send all of them as its executor:
-decoding never raises, and invalid values are ignored and logged. Standard library only, Python 3.8.
+`TaskEnd` travels in `TaskStatus.data` of the last update, `Progress` and `Usage` in framework messages, `ExecReport` in
+a file. So the scheduler need not parse messages for people. A malicious program can send any report in its executor's
+name. So decoding never raises, and invalid values are ignored and logged. Standard library only, Python 3.8.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _loss(value: Any) -> float | None:
 
 
 def _text(value: Any, maximum: int = _MAX_TEXT) -> str | None:
-    """Return a short printable text. A lone surrogate is not printable."""
+    """Return `value` if it is a short printable text (no lone surrogate), else None."""
     is_text = isinstance(value, str) and 0 < len(value) <= maximum and value.isprintable()
     return value if is_text else None
 
@@ -110,7 +110,7 @@ def _metrics(value: Any) -> dict[str, float] | None:
 
 @dataclass(frozen=True)
 class TaskEnd:
-    """End of a program: `exit_code` or `signal`, or neither if it never started."""
+    """How a program ended: `exit_code` or `signal`; neither if it never started."""
 
     #: 0 to 255.
     exit_code: int | None = None
@@ -131,7 +131,7 @@ class TaskEnd:
 
     @property
     def lacks_port(self) -> bool:
-        """Whether another process has the port: a program that starts tries to open it."""
+        """Whether the program could start, but another process has the task's port."""
         return self.port_taken and not self.cannot_start
 
     def to_json(self) -> dict[str, Any]:
@@ -161,13 +161,13 @@ NO_END = TaskEnd()
 
 
 def _reported(check: Check, label: str = "", form: Form = str, metric: str = "", about: str = "") -> Any:
-    """Field of `Progress`: its check, and how it is shown; see `ProgressField`."""
+    """Make a field of `Progress`; the parameters are explained in `ProgressField`."""
     return field(default=None, metadata={"shown": (check, label, form, metric, about)})
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Training progress of one launch, best effort; None: not reported."""
+    """Training progress of one launch; may be incomplete. None: not reported."""
 
     #: Incremented for each report of the launch, to drop reports that arrive late.
     sequence: int = 0
@@ -239,12 +239,13 @@ class Progress:
 
     @property
     def is_of_training(self) -> bool:
-        """Whether the program has reported values; else only the executor has."""
+        """Whether the program has reported values; False if only the executor has."""
         others = (self.members, self.storage_error, self.saves)
         return self.source is not None or all(value is None for value in others)
 
     def extends(self, last: Progress | None) -> bool:
-        """Whether it extends a curve: a relaunched program prints before it reports."""
+        """Whether a curve that ends with `last` continues with this report."""
+        # Printed values do not continue reported ones: a relaunched program prints before it reports.
         return self.source != OUTPUT or last is None or last.source in (None, OUTPUT)
 
     def encode(self, task_id: str) -> bytes:
@@ -252,13 +253,13 @@ class Progress:
         return _message("progress", task_id, {**asdict(self), "metrics": self.metrics})
 
     def to_json(self, names: Iterable[str]) -> dict[str, Any]:
-        """Return these values and the metrics as JSON; null if not reported or not finite."""
+        """Return named values and metrics as JSON; null if not reported or not finite."""
         values = {name: getattr(self, name) for name in names}
         return {**strict_json(values), "metrics": strict_json(self.metrics)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Progress:
-        """Return the valid fields of a body of the API, or of a stored value."""
+        """Read the valid fields of an API body or a stored value."""
         return cls(**_checked(values, _PROGRESS_CHECKS)[0])
 
 
@@ -310,9 +311,9 @@ def progress_texts(progress: Progress) -> dict[str, str]:
 
 
 def describe_progress(progress: Progress, examples_per_second: float | None = None) -> str:
-    """Return such as `step 406 of 700, 58 %, loss 0.03, 16.2 steps/s, 18 s left`.
+    """Return a text such as `step 406 of 700, 58 %, loss 0.03, 18 s left`.
 
-    `examples_per_second`: of the whole job; None: of the task.
+    `examples_per_second`: speed of the whole job; None: use the task's own.
     """
     step, total, epoch, left = progress.step, progress.total, progress.epoch, progress.seconds_left
     metrics = list(progress.metrics.items())[:_METRICS_IN_SENTENCE]
@@ -331,7 +332,7 @@ def describe_progress(progress: Progress, examples_per_second: float | None = No
 
 
 def describe_restart_loss(step: int | None, saved_step: int | None) -> str:
-    """Return what a restart loses, to follow `restarts`; empty without steps."""
+    """Return what a restart loses, to append to a sentence; empty without steps."""
     if step is None:
         return ""
     if saved_step is None:
@@ -468,7 +469,7 @@ _USAGE_CHECKS: Mapping[str, Check] = {
 
 
 def strict_json(value: Any) -> Any:
-    """Return JSON in which null replaces infinities and NaN, which JSON does not have."""
+    """Replace infinities and NaN, which JSON does not have, by null."""
     if isinstance(value, Mapping):
         return {name: strict_json(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -477,7 +478,7 @@ def strict_json(value: Any) -> Any:
 
 
 def _json_number(value: Any) -> Any:
-    """Return infinity and NaN as text, which JSON numbers cannot express."""
+    """Replace infinities and NaN, which JSON does not have, by texts."""
     if isinstance(value, Mapping):
         return {name: _json_number(item) for name, item in value.items()}
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""How a task runs: set by the options of its job, and read by its executor."""
+"""Settings with which an executor runs a program: limits, hooks, checks, output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States of tasks, of the job and of plans, each with its words and its tone."""
+"""States of tasks, jobs and plans, with their texts and tones (colours)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _Member = TypeVar("_Member", bound="_State")
 
 
 class Tone(str, Enum):
-    """What a state means to people; terminals and the page have a colour for each."""
+    """Meaning of a state for people, each with a colour in terminals and on the page."""
 
     GOOD = "good"
     #: It runs.
@@ -24,7 +24,7 @@ class Tone(str, Enum):
 
 
 class _State(str, Enum):
-    """Base of states, whose rows begin with the value and the tone."""
+    """Base class of states. A member's row begins with its value and its tone."""
 
     _value_: str
     tone: Tone
@@ -37,7 +37,7 @@ class _State(str, Enum):
 
     @classmethod
     def of(cls: type[_Member], value: str) -> _Member:
-        """Return the state of this name. Raises ValueError."""
+        """Return the state with this value. Raises ValueError."""
         return cls(value)  # type: ignore[call-arg]
 
 
@@ -65,8 +65,9 @@ class Status(_State):
 class TaskState(_State):
     """Mesos task states (mesos.proto TaskState) for a PARTITION_AWARE framework.
 
-    Each with its tone, its predicate for messages, whether a task in this state has ended, and the status of a step
-    whose wanted launch is in it: a silent task may return, and a running one is STARTED until it is healthy.
+    A row has the tone, the predicate for messages, whether a task in this state has ended, and the status of a step
+    whose wanted launch has this state. The step of a silent task is STARTED, because the task may return. The step of a
+    running task is STARTED, too, while the task's processes are frozen.
     """
 
     phrase: str
@@ -89,7 +90,7 @@ class TaskState(_State):
     UNKNOWN = "TASK_UNKNOWN", Tone.NEUTRAL, "is unknown", False, Status.STARTED
 
     def __init__(self, _value: str, _tone: Tone, phrase: str, has_ended: bool, step: Status) -> None:
-        """Set the rest of its row."""
+        """Set the other values of the member's row."""
         self.phrase, self.has_ended, self.step = phrase, has_ended, step
 
     @property
@@ -113,7 +114,7 @@ SILENT_STATES = frozenset({TaskState.UNREACHABLE, TaskState.UNKNOWN})
 
 
 class Activity(_State):
-    """What a task does, and the job; in the order in which a job passes through them."""
+    """What a task or a job does, in the order in which a job passes through these."""
 
     #: It waits for resources.
     QUEUED = "queued", Tone.WAIT

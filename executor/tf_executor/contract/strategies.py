@@ -1,4 +1,4 @@
-"""Distribution strategies: one row each, which holds every rule about a strategy."""
+"""Table of the distribution strategies; a row holds all rules about a strategy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .text import join_words
 
 
 class RestartScope(Enum):
-    """Tasks that restart, the lost task included; the documentation shows the value."""
+    """Tasks that restart, including the lost task; the documentation shows the value."""
 
     ALONE = "that task"
     WITH_CHIEF = "that task and the chief"
@@ -85,7 +85,7 @@ class Traits:
 
     @property
     def is_collective(self) -> bool:
-        """Whether its tasks train together or not at all, so that a loss restarts all."""
+        """Whether the loss of a task restarts all tasks, because they train together."""
         return any(loss.same is RestartScope.ALL for loss in self.losses)
 
 
@@ -235,10 +235,10 @@ _TRAITS: Mapping[Strategy, Traits] = {
 
 
 def strategies_with(has: Callable[[Traits], bool]) -> tuple[str, ...]:
-    """Return the values of the strategies with a property."""
+    """Return the names of the strategies for whose traits `has` is true."""
     return tuple(strategy.value for strategy in Strategy if has(strategy.traits))
 
 
 def named(has: Callable[[Traits], bool], conjunction: str) -> str:
-    """Return a text such as `a, b or c` with the strategies that have a property."""
+    """Return these names as a text such as `a, b or c`, see `strategies_with`."""
     return join_words(strategies_with(has), conjunction)

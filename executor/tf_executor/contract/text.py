@@ -1,4 +1,4 @@
-"""Numbers, durations and amounts as people read them, wherever they are shown."""
+"""Format numbers, durations, amounts, lists and sparklines for people."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def format_size(count: float) -> str:
 
 
 def pluralize(count: float, word: str) -> str:
-    """Return a count with its noun, such as `1 task` and `2 tasks`; `2 ps`."""
+    """Return a count with its noun, such as `1 task`, `2 tasks` or `2 ps`."""
     return f"{format_number(count)} {word}{'' if count == 1 or word.endswith('s') else 's'}"
 
 
@@ -114,12 +114,12 @@ def join_words(words: Sequence[str], conjunction: str = "and") -> str:
 
 
 def list_names(names: Sequence[str], limit: int = 3) -> str:
-    """Return such as `worker-0, worker-1 and 4 others`, of up to `limit` parts."""
+    """Return a text of up to `limit` parts: `worker-0, worker-1 and 4 others`."""
     return join_words(names if len(names) <= limit else [*names[: limit - 1], f"{len(names) - limit + 1} others"])
 
 
 def downsample(items: Sequence[Item], limit: int) -> list[Item]:
-    """Return up to `limit` evenly spaced items, with both ends (limit 1: the last)."""
+    """Return up to `limit` evenly spaced items, first and last included (1: the last)."""
     if len(items) <= limit:
         return list(items)
     if limit < 2:
@@ -128,7 +128,7 @@ def downsample(items: Sequence[Item], limit: int) -> list[Item]:
 
 
 def sparkline(values: Sequence[float | None], width: int) -> str:
-    """Return bars of up to `width` evenly spaced finite values, from their minimum."""
+    """Return up to `width` bars of evenly spaced finite values; the minimum is lowest."""
     finite = downsample([value for value in values if value is not None and math.isfinite(value)], width)
     if not finite:
         return ""

@@ -1,1 +1,1 @@
-"""What a launch prepares for the program: environment, GPUs, folder, rendezvous."""
+"""Preparation of a program: environment, GPUs, checkpoint folder, rendezvous."""

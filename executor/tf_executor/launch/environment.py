@@ -46,9 +46,9 @@ class Interpreter:
 def find_interpreter(python: str, search_path: str, sandbox: str) -> Interpreter:
     """Find the interpreter and make the commands `python` and `python3` start it.
 
-    `python`: a path, a name in `search_path`, or empty for the executor's own. Many systems have only `python3`, and
-    /usr/bin holds several versions; then two scripts are written to the sandbox, because a link would hide the
-    virtual environment. Raises InterpreterError.
+    `python`: a path, a name in `search_path`, or empty for the executor's own. If one of the two names is missing in
+    the interpreter's folder, or is another version, two scripts are written to the sandbox. They are not links, because
+    a link would hide the virtual environment. Raises InterpreterError.
     """
     executable = _resolve(python, search_path)
     home = Path(executable).parent
@@ -115,8 +115,8 @@ def program_environment(
 ) -> dict[str, str]:
     """Return the program's environment; `payload.environment` overrides the rest.
 
-    `base`: the executor's own environment, without HOME and LANG, which an agent does not pass on. `gpus`: indices or
-    UUIDs of the task's GPUs; None: all that the container shows.
+    `base`: the executor's own environment; an agent passes neither HOME nor LANG on. `gpus`: indices or UUIDs of the
+    task's GPUs; None: all GPUs of the container.
     """
     result = public_variables(base)
     result.setdefault("HOME", paths.sandbox)
@@ -141,7 +141,7 @@ def program_environment(
 
 
 def public_variables(base: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that do not belong to the agent and the executor."""
+    """Return the variables without those of the agent and the executor."""
     private = ("LIBPROCESS_", "MESOS_")
     return {n: value for n, value in base.items() if n in PUBLIC_MESOS_VARIABLES or not n.startswith(private)}
 
@@ -162,7 +162,7 @@ def _cluster_variables(payload: Payload) -> dict[str, str]:
 
 
 def host_list(addresses: Any) -> str:
-    """Join a job's addresses: a list, or {index: address} if indices are missing."""
+    """Join a job's addresses with commas; {index: address} if indices are missing."""
     if isinstance(addresses, dict):
         addresses = [addresses[index] for index in sorted(addresses, key=int)]
     return ",".join(addresses)
@@ -250,7 +250,7 @@ def storage_command(mode: str, payload: Payload, task_id: str) -> str:
 
 
 def with_local_folder(payload: Payload, sandbox: str) -> Payload:
-    """Return the payload of a task whose checkpoints are carried."""
+    """Return the payload with a local folder, whose checkpoints are then carried."""
     folder = str(Path(sandbox).absolute() / storage.LOCAL)
     return replace(payload, log_dir=folder, environment={**payload.environment, CHECKPOINT_DIR: folder})
 
@@ -262,9 +262,10 @@ _FINISH = (
 
 
 def _fetch(payload: Payload, sandbox: str) -> str:
-    """Fetch with the program's packages; finish with the executor's Python.
+    """Return the command that fetches files, checks digests and extracts archives.
 
-    The program's packages may be shadowed by files of the agent, so these are checked before.
+    The fetch uses the program's packages, the rest uses the executor's Python. Files that the agent has fetched may
+    shadow the program's packages, so the digests of these files are checked before the fetch.
     """
     folder = str(Path(sandbox).absolute() / PACKAGE_FOLDER)
 
@@ -282,7 +283,7 @@ def _fetch(payload: Payload, sandbox: str) -> str:
 
 
 def _archives(payload: Payload) -> list[str]:
-    """Return the names of the fetched archives, those of the executor first."""
+    """Return the names of the archives to extract, the executor's downloads first."""
     names = [*map(fetch.file_name, payload.fetch), *payload.unpack]
     if not names:
         return []
@@ -363,7 +364,7 @@ members.watch()
 
 
 def make_hook(folder: Path) -> Path:
-    """Write the hook of `user.members`; return the path of its file. Raises OSError."""
+    """Write the hook of `user.members`; return the path for the list. Raises OSError."""
     hook = folder / "members"
     hook.mkdir(exist_ok=True)
     (hook / "sitecustomize.py").write_text(_SITE_CUSTOMIZE)

@@ -1,22 +1,23 @@
 """Let only the newest launch of a task use its checkpoint folder.
 
-Two launches of one task can run at the same time: on an agent that Mesos has given up, or for two frameworks of one
-service, because the scheduler has lost its state. So each launch writes its number to
-`CHECKPOINT_DIR/.dcos-tensorflow/SERVICE.TASK.json`. A launch that finds a newer one there stops. Which one is newer:
+Two launches of a task can run at the same time. Either Mesos has given up the agent of the older launch, or the
+scheduler has lost its state, so that the service has two frameworks. So each launch writes its serial number and time
+to `CHECKPOINT_DIR/.dcos-tensorflow/SERVICE.TASK.json`. A launch stops if the file names a newer launch:
 
-- Of two frameworks, the one that came to the folder last. `SERVICE.NUMBER.json` lists them; each change has the next
-  number. A file with a number is created only once, so that of two frameworks that come at the same moment exactly one
-  is the last for all their tasks. Serial numbers of two frameworks cannot be compared, because a framework without the
-  earlier state begins at 1. A framework never gets the folder back, so that two schedulers that relaunch their tasks do
-  not stop each other's tasks forever. Only if the programs of both run before either is listed, their order is that of
-  the launches that list them. A running launch remembers the list, because a program may remove it.
-- Of one framework, the launch with the higher serial number and the later time of launch. If the two disagree (a
-  restored backup, or a clock set back), the launch that wrote last.
+- If the launches belong to two frameworks, the framework that came to the folder last has the newer one. The files
+  `SERVICE.NUMBER.json` list the frameworks; each change of the list has the next number. Each numbered file can be
+  created only once. If two frameworks arrive at the same moment, exactly one of them is therefore last, and it is last
+  for every task. Their serial numbers cannot be compared, because a framework without the earlier state begins at 1. A
+  framework never gets the folder back. Otherwise two schedulers that relaunch their tasks would stop each other's tasks
+  forever. One exception: if programs of both frameworks run before either framework is listed, the frameworks have the
+  order of the launches that list them. A running launch remembers the list, because a program may remove it.
+- If both launches belong to one framework, the newer one has the higher serial number and the later time of launch. If
+  the number and the time disagree (a restored backup, or a clock set back), the launch that wrote last is newer.
 
-An empty folder needs no protection, and programs may require that it is empty: the files wait for another file. The
-program of any task may also remove the folder when it starts, which would fail if a file came back meanwhile: a missing
-file is written when two checks in a row have not seen the number of files decrease. Only a launch that starts, and sees
-FOLDER, writes at its first check.
+An empty folder needs no protection, and programs may require an empty folder. So a launch writes its files only if the
+folder has another file. The program of any task may also remove the folder when it starts. The removal would fail if a
+file appeared meanwhile. So a launch writes a missing file only after two checks in a row, if the number of files has
+not decreased. Only a starting launch that sees FOLDER writes at its first check.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FolderClaim:
-    """The launch that uses the folder, or that changed the list of frameworks."""
+    """Content of a file: the launch that uses the folder, or that changed the list."""
 
     task_id: str
     #: Frameworks that have used the folder; the last one has it.
@@ -78,9 +79,9 @@ class FolderClaim:
         return json.dumps(asdict(self)).encode()
 
     def is_superseded(self, other: FolderClaim, running: bool) -> bool:
-        """Whether the launch of `other`, of the same framework, is newer.
+        """Whether `other`, a launch of the same framework, is newer than this launch.
 
-        `running`: the program of this launch has started before `other` was seen.
+        `running`: whether this launch's program had started before it saw `other`.
         """
         mine, theirs = (self.serial, self.launched_at), (other.serial, other.launched_at)
         is_higher = [own < foreign for own, foreign in zip(mine, theirs)]
@@ -111,7 +112,7 @@ def fence_of(
 
 
 class FolderFence:
-    """Writes and checks the file of one launch; `put` gets Superseded."""
+    """Writes and checks the file of one launch; reports Superseded to `put`."""
 
     def __init__(self, folder: Path, service: str, task: str, claim: FolderClaim, put: Callable[[Event], None]) -> None:
         self._path, self._service = folder / f"{service}.{task}.json", service
@@ -122,9 +123,9 @@ class FolderFence:
         self._checked, self._stopped = threading.Event(), threading.Event()
 
     def start(self, owner: tuple[int, int, tuple[int, ...]] | None) -> None:
-        """Check now and then every INTERVAL; return after the first check, or CLAIM_LIMIT.
+        """Check in a thread every INTERVAL; return after one check, or after CLAIM_LIMIT.
 
-        `owner`: the program's user, group and all groups, if not the executor's.
+        `owner`: user, group and all groups of the program; None: the executor's.
         """
         threading.Thread(target=self._run, args=(owner,), name="fence", daemon=True).start()
         self._checked.wait(CLAIM_LIMIT)
@@ -170,7 +171,10 @@ class FolderFence:
         return before <= self._file_count > 0 or (not running and self._path.parent.exists())
 
     def _compare(self, claim: FolderClaim | None, running: bool) -> FolderClaim | None:
-        """Return the launch that has superseded this one; `claim`: of the file."""
+        """Return the launch that has superseded this one; if there is none, write a claim.
+
+        `claim`: content of this task's file.
+        """
         if claim is None or claim.task_id != self._claim.task_id:
             last = self._last_framework(running)
             if last.framework != self._claim.framework:
@@ -251,7 +255,7 @@ class FolderFence:
 
 
 def _create(new: Path, path: Path) -> None:
-    """Move a file. Raises FileExistsError: a link is created only once, also on NFS."""
+    """Link `new` as `path`: works only once, also on NFS. Raises FileExistsError."""
     try:
         os.link(new, path)
     except FileExistsError:
@@ -264,10 +268,9 @@ def _create(new: Path, path: Path) -> None:
 
 
 def _count_files(folder: Path) -> int:
-    """Return the number of names in the folder and its subfolders.
+    """Return the number of names in a folder and its direct subfolders; 0 if missing.
 
-    0 if it does not exist. Hidden names are not counted. Not deeper: a folder that also stores a data set would take
-    minutes.
+    Hidden names are not counted. Deeper folders are not read: a folder with a data set would take minutes.
     """
     # Path.glob fails if a subfolder is removed meanwhile.
     return sum(1 for pattern in ("*", "*/*") for _ in iglob(f"{escape(str(folder))}/{pattern}"))  # noqa: PTH207

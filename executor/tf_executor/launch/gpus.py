@@ -58,7 +58,7 @@ class GpuLocks:
 
 
 def choose_gpus(count: int, environ: Mapping[str, str], run: RunProgram) -> GpuLocks:
-    """Lock `count` GPUs. Raises GpuError."""
+    """Lock `count` of the container's GPUs, which nvidia-smi lists. Raises GpuError."""
     program = shutil.which(NVIDIA_SMI, path=":".join((environ.get("PATH", ""), *_FOLDERS)))
     if program is None:
         raise UnknownGpusError(f"cannot determine the task's {_gpus(count)}: {NVIDIA_SMI} not found in its container")
@@ -149,7 +149,8 @@ def _is_at(path: Path, descriptor: int) -> bool:
 def _open(path: Path) -> int:
     """Open a lock file read-only; create it only if it does not exist.
 
-    In a folder like /tmp the kernel refuses O_CREAT for another user's file. O_NONBLOCK: a pipe must not block.
+    In a folder like /tmp the kernel refuses O_CREAT for another user's file. With O_NONBLOCK, opening a pipe does not
+    block.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
@@ -168,7 +169,7 @@ NVIDIA_SMI_TIMEOUT = 60.0
 
 
 class TaskGpus:
-    """The task's GPUs, chosen in a thread and locked while it runs."""
+    """The task's GPUs, chosen in a thread, and locked while the task runs."""
 
     def __init__(self, payload: Payload, environ: Mapping[str, str], sandbox: str, supervisor: Supervisor) -> None:
         self._payload, self._environ = payload, environ
@@ -177,7 +178,7 @@ class TaskGpus:
 
     @property
     def uuids(self) -> Sequence[str] | None:
-        """UUIDs or indices of the GPUs; None: all that the container shows."""
+        """UUIDs or indices of the GPUs; None: all GPUs of the container."""
         return None if self._locked is None else self._locked.uuids
 
     def choose(self) -> str:
@@ -201,7 +202,7 @@ class TaskGpus:
             self._locked.release()
 
     def _run(self, command: Sequence[str]) -> str:
-        """Return the output of a program of the agent."""
+        """Run a program that is not the user's; return its output. Raises GpuError."""
         output = os.memfd_create("output")
         with os.fdopen(output, "rb") as file:
             limits = ProcessLimits(new_privileges=self._payload.settings.new_privileges)

@@ -1,7 +1,7 @@
 """Horovod's rendezvous server: a key-value store over HTTP.
 
 PUT stores a value, GET returns it or 404, DELETE unregisters a process (horovod/runner/http/http_server.py). The
-protocol has no login, so only hosts of the ClusterSpec are served, and memory and time are limited.
+protocol has no login, so the server serves only hosts of the ClusterSpec, and limits memory and time.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class _Server(ThreadingHTTPServer):
     # Connections.
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Start a thread, unless there are too many."""
+        """Start a thread for the request; close it if there are too many."""
         is_known = self._is_known(client_address[0], request.getsockname()[0])
         wait = _WAIT_SECONDS if is_known else 0.0
         # While a name is not looked up, other clients may be hosts of the ClusterSpec, too.
@@ -164,7 +164,7 @@ class _Server(ThreadingHTTPServer):
             self._changed.notify_all()
 
     def admits(self, client: str, own: str) -> bool:
-        """Return whether a client may use the values. `own`: address that it connected to."""
+        """Return whether `client` may use the values; `own`: this server's address."""
         until = time.monotonic() + _LOOKUP_SECONDS
         with self._changed:
             while not self._is_known(client, own) and time.monotonic() < until and self._is_look_up_due():
@@ -192,7 +192,7 @@ class _Server(ThreadingHTTPServer):
             return True
 
     def store(self, key: str, size: int, value: bytes) -> bool:
-        """Store a value of the reserved size; return False if it is shorter."""
+        """Store a value; return False if it is shorter than the reserved `size`."""
         with self._changed:
             if len(value) < size:
                 self._used -= _cost(key, size)
@@ -215,7 +215,7 @@ def _addresses(host: str, flags: int = 0) -> set[str]:
 
 
 class _LimitedReader:
-    """Reader of a request whose head is limited; http.server would accept 6 MB."""
+    """Reader that limits the head of a request; http.server would accept 6 MB."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._left = MAX_HEAD_BYTES
@@ -230,7 +230,7 @@ class _LimitedReader:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Handler of one request, because the default protocol is HTTP/1.0."""
+    """Handler of a connection, which has one request because HTTP/1.0 is the default."""
 
     server: _Server
 

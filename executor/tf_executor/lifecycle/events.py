@@ -10,7 +10,7 @@ from tf_executor.contract.reports import NO_END, TaskEnd
 
 
 class Stage(Enum):
-    """Steps of a task in order, as in messages; only the program is mandatory."""
+    """Stages of a task in order; each value is for messages. PROGRAM is always there."""
 
     #: Checks inside the executor that no newer launch uses CHECKPOINT_DIR.
     FENCE = "check of CHECKPOINT_DIR"
@@ -33,7 +33,7 @@ class Stage(Enum):
 
 
 class Event:
-    """Input of `lifecycle.step`."""
+    """Input of `lifecycle.steps.step`."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Exited(Event):
 
 @dataclass(frozen=True)
 class Prepared(Event):
-    """A stage inside the executor is over; `reason` is set if it failed."""
+    """A stage that runs inside the executor has ended; `reason` is set if it failed."""
 
     reason: str = ""
 
@@ -118,7 +118,7 @@ class Unhealthy(Event):
 
 @dataclass(frozen=True)
 class FreezeChanged(Event):
-    """The program's processes are stopped or blocked, or are no longer."""
+    """The program's processes were stopped or blocked, or have continued."""
 
     message: str
     is_frozen: bool
@@ -183,7 +183,7 @@ class AgentLost(Event):
 
 
 class Action:
-    """Output of `lifecycle.step`."""
+    """Output of `lifecycle.steps.step`."""
 
 
 @dataclass(frozen=True)
@@ -274,7 +274,7 @@ def final_report(
 ) -> SendReport:
     """Return the task's last update.
 
-    `ending`: how the program ended. `failure`: of another stage. `evidence`: see Exited.
+    `ending`: how the program ended. `failure`: message about another stage that failed. `evidence`: see Exited.
     """
     if stopped is not None:
         if stopped.out_of_memory:
@@ -298,7 +298,8 @@ def final_report(
 def describe_end(ending: TaskEnd) -> str:
     """Return how a process ended.
 
-    SIGKILL is not explained as out of memory: any process can send it; only the kernel's counters tell (`evidence`).
+    The text does not explain SIGKILL by memory, because any process can send SIGKILL. Only the kernel's counters show
+    that memory ran out (`evidence`).
     """
     if ending.signal is not None:
         return "killed by " + _name(ending.signal)
@@ -308,7 +309,7 @@ def describe_end(ending: TaskEnd) -> str:
 
 
 def _describe_stop(ending: TaskEnd, *, is_late: bool) -> str:
-    """Return how a process ended that was asked to; empty if it did so."""
+    """Return how a process ended after a request to stop; empty if it obeyed."""
     if is_late:
         return "it did not stop in time and was killed"
     is_asked = ending.signal == signal.SIGTERM or ending.exit_code in (0, _SHELL_SIGNAL_BASE + signal.SIGTERM)
@@ -339,7 +340,7 @@ def _name(number: int) -> str:
 
 
 class TaskPhase(Enum):
-    """Phase of the task's life, see `lifecycle`."""
+    """Phase of the task's life, see `lifecycle.steps`."""
 
     IDLE = "idle"
     STARTING = "starting"
@@ -385,10 +386,10 @@ class LifecycleState:
         return self.stage in (Stage.PROGRAM, Stage.SAVE, Stage.POST)
 
     def entered(self, phase: TaskPhase, deadline: float | None = None) -> LifecycleState:
-        """Return the state in another phase, with that phase's deadline."""
+        """Return this state in another phase, with the deadline of that phase."""
         return replace(self, phase=phase, deadline=deadline)
 
     def with_failure(self, failure: str) -> LifecycleState:
-        """Return the state after the current stage failed: no stage follows."""
+        """Return the state after a failure of the current stage: no stage follows."""
         failed_stage = self.stage.value if self.stage and self.stage is not Stage.PROGRAM else self.ending.failed_stage
         return replace(self, failure=failure, ahead=(), ending=replace(self.ending, failed_stage=failed_stage))

@@ -4,9 +4,9 @@
     ENDED --Acknowledged--> CLOSED
 
 STARTING and RUNNING are entered once for each stage. An exit in RUNNING starts the next stage, if any. STOPPING: all
-processes have SIGTERM and time to write a checkpoint; then KILLING. SWEEPING and KILLING: all processes have SIGKILL.
-ENDED: the last update is sent. `runner` turns the world into events, performs the actions, and sends `Overdue` when
-`LifecycleState.deadline` has passed.
+processes have received SIGTERM and may write a checkpoint; KILLING follows. SWEEPING and KILLING: all processes have
+received SIGKILL. ENDED: the last update has been sent. `runner` makes the events, performs the actions, and sends
+`Overdue` when `LifecycleState.deadline` has passed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _spawned(state: LifecycleState, event: events.Spawned, now: float) -> Step: 
 
 
 def _announcement(state: LifecycleState) -> tuple[events.Action, ...]:
-    """Report TASK_RUNNING for the program, the unchanged state for other stages."""
+    """Report that a stage runs: TASK_RUNNING for the program, else the same state."""
     if _is_program(state):
         return (SendReport("TASK_RUNNING"),)
     if state.stage in (Stage.STORAGE, Stage.FETCH, Stage.PRE):
@@ -76,10 +76,11 @@ def _refused(state: LifecycleState, event: events.LaunchRefused, now: float) -> 
 
 
 def _spawn_failed(state: LifecycleState, event: events.SpawnFailed, now: float) -> Step:
-    """Kill leftovers of earlier stages. A program that did not start has not run."""
+    """Fail the task, whose stage could not start, and kill what earlier stages left."""
     if event.error:
         state = replace(state, ending=TaskEnd(exit_code=127, error=event.error, cannot_start=True))
     state = state.with_failure(event.reason)
+    # Without a stage: a program that did not start has not run.
     return _sweep(replace(state, stage=None) if _is_program(state) else state, now)
 
 
@@ -124,7 +125,7 @@ def _freeze_changed(state: LifecycleState, event: events.FreezeChanged, now: flo
 
 
 def _ended(state: LifecycleState, now: float) -> LifecycleState:
-    """Enter ENDED. While disconnected, the deadline waits for AgentConnected."""
+    """Enter ENDED; while disconnected, without a deadline until AgentConnected."""
     return state.entered(TaskPhase.ENDED, now + ACKNOWLEDGE_LIMIT if state.connected else None)
 
 
@@ -158,14 +159,14 @@ def _unhealthy(state: LifecycleState, event: events.Unhealthy, now: float) -> St
 
 
 def _frozen_too_long(state: LifecycleState, event: events.FrozenTooLong, now: float) -> Step:
-    """Fail the task, not as unhealthy: programs are frozen from outside."""
+    """Fail the task, but not as unhealthy, because programs are frozen from outside."""
     if not _is_program(state):
         return state, ()
     return _terminate(state, events.StopReason(event.reason, failed=True, was_frozen=True), now + state.launch.grace)
 
 
 def _memory_exceeded(state: LifecycleState, event: events.MemoryExceeded, now: float) -> Step:
-    """Kill at once, as the kernel does."""
+    """Kill the task without a grace period, as the kernel does."""
     if not _is_program(state):
         return state, ()
     stopped = events.StopReason(event.reason, failed=True, out_of_memory=True)
@@ -203,13 +204,13 @@ def _terminate(state: LifecycleState, stopped: events.StopReason, deadline: floa
 
 
 def _stop_sooner(state: LifecycleState, event: events.TaskStopRequested, now: float) -> Step:
-    """Shorten, never extend the grace period, like Mesos' command executor."""
+    """Shorten the grace period, but never extend it, like Mesos' command executor."""
     assert state.deadline is not None
     return replace(state, deadline=min(state.deadline, now + event.grace)), ()
 
 
 def _exited_on_request(state: LifecycleState, event: events.Exited, now: float) -> Step:  # noqa: ARG001
-    """Wait for other processes: a dead shell's children keep their grace period."""
+    """Wait for other processes: a shell's children may use the whole grace period."""
     return (replace(state, ending=event.ending), ()) if _is_program(state) else (state, ())
 
 
@@ -222,7 +223,7 @@ def _overdue(state: LifecycleState, event: events.Overdue, now: float) -> Step: 
 
 
 def _tree_gone(state: LifecycleState, event: events.TreeGone | events.Overdue, now: float) -> Step:
-    """Send the final report. On Overdue some process could not be killed."""
+    """Send the final report. Overdue means that some process could not be killed."""
     if state.aborted:
         return _leave(state, 1)
     report = events.final_report(state.ending, state.stopped, state.failure, state.evidence, state.program_started)
