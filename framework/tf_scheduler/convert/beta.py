@@ -24,12 +24,12 @@ ROWS = (
 
 
 def obsolete_options() -> list[tuple[str, str]]:
-    """Return the accepted options without effect, with the reason."""
+    """Return the options that are accepted but have no effect, each with the reason."""
     return [(str(option), option.metadata("obsolete")) for option in OPTIONS if option.metadata("obsolete")]
 
 
 def convert(document: Mapping[str, Any], _program: str) -> Iterator[Action]:
-    """Convert an options document; drop unknown options."""
+    """Convert options of the original package; omit unknown options with a note."""
     paths = {option.path for option in OPTIONS}
     for path, value in _leaves(document, ()):
         target = (RENAMED.get(path[0], path[0]), *path[1:])

@@ -42,7 +42,7 @@ class JobFileKind(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class JobFile:
-    """One job of a file."""
+    """A job that was read from a file, before its conversion."""
 
     kind: JobFileKind
     content: dict[str, Any]
@@ -51,7 +51,7 @@ class JobFile:
 
 
 def read_job_file(data: bytes, source: str) -> JobFile:
-    """Read a job file. Raises OptionsError with `source` for an unsupported file."""
+    """Read a job file and detect its kind. Raises OptionsError, which names `source`."""
     if len(data) > MAX_BYTES:
         raise OptionsError(f"{source}: too large for a job file: {len(data)} bytes; maximum: {MAX_BYTES}")
     start = data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
@@ -68,11 +68,11 @@ def read_job_file(data: bytes, source: str) -> JobFile:
 
 
 class _DoctypeError(Exception):
-    """XML with a DOCTYPE, the only place that declares entities."""
+    """The XML has a DOCTYPE, the only place where entities can be declared."""
 
 
 class _NoDoctype(ElementTree.TreeBuilder):
-    """Builder that rejects a DOCTYPE before the parser reads it."""
+    """XML tree builder that rejects a DOCTYPE before the parser reads it."""
 
     def doctype(self, *_: str | None) -> None:
         raise _DoctypeError
@@ -111,7 +111,7 @@ def yaml_documents(data: bytes, source: str) -> list[Any]:
 
 
 def _yaml_problem(error: yaml.MarkedYAMLError, source: str) -> str:
-    """Return the problem with its place, the line and a caret."""
+    """Return the problem with its line and column, and the text of the line."""
     is_at_end = "<stream end>" in (error.problem or "")
     mark = (error.context_mark if is_at_end else None) or error.problem_mark
     text = ", ".join(filter(None, (error.context, error.problem)))
@@ -178,7 +178,7 @@ def _of_yaml(documents: list[Any], source: str) -> JobFile:
 
 
 def _unpacked(document: Any) -> list[Any]:
-    """Return the items of a `kind: List`, which kubectl writes."""
+    """Return the items of a `kind: List` of kubectl, else the document itself."""
     items = document.get("items") if isinstance(document, dict) and document.get("kind") == "List" else None
     return items if isinstance(items, list) else [document]
 
@@ -202,7 +202,7 @@ _COUNTED = ("parameter_server", "worker")
 
 
 class InvalidConversionError(OptionsError):
-    """The result is not a valid options file; the notes often have the cause."""
+    """The result is not a valid options file. `warnings` often contain the cause."""
 
     def __init__(self, problems: Sequence[Problem], warnings: Sequence[Note]) -> None:
         super().__init__(problems)
@@ -227,7 +227,7 @@ def convert_job_file(
 ) -> Conversion:
     """Convert a job file to options.
 
-    `program`: command line for images without one. `strategy`: distribution strategy; empty: guessed from the jobs.
+    `program`: command line, if the file has none. `strategy`: distribution strategy; empty: guessed from the jobs.
     `adapt`: changes the options before they are checked, and returns notes.
     Raises OptionsError for an invalid file, InvalidConversionError if the result is invalid.
     """
@@ -256,7 +256,7 @@ def convert_job_file(
 
 
 def _chosen_strategy(options: dict[str, Any], strategy: str) -> list[Note]:
-    """Set the requested strategy, or that of torchrun; a program may decide later."""
+    """Set the requested or torchrun's strategy; else, the program may decide later."""
     service = options.setdefault("service", {})
     if strategy:
         service["strategy"] = strategy

@@ -44,7 +44,7 @@ def localize(
         programs: Python files of the program, relative to its folder; empty: unknown.
         url: Path of the program; empty: unknown.
         fits: Whether this machine can run the job.
-        read: Returns the sources of programs and of their modules by name.
+        read: Returns file name -> source of these programs and of their modules.
         exists: Whether this machine has a path.
     """
     images, notes = list(_take_images(options)), list(_omit(options))
@@ -71,7 +71,7 @@ def _use_strategy(options: Options, facts: ProgramFacts) -> Iterator[Note]:
 
 
 def _change_arguments(options: Options, exists: Callable[[str], bool]) -> Iterator[Note]:
-    """Use gloo and the rendezvous of the tasks; note paths that only the image has."""
+    """Replace nccl and mpi by gloo; omit rendezvous options; note missing paths."""
     for section in ("service", *JOBS):
         if not (command := options.get(section, {}).get("command")):
             continue
@@ -91,7 +91,7 @@ def _change_arguments(options: Options, exists: Callable[[str], bool]) -> Iterat
 
 
 def missing_programs(options: Options, exists: Callable[[str], bool]) -> list[str]:
-    """Return the program files of commands that only the images have, or `command`."""
+    """Return the programs that only the images have; `command` for a missing command."""
     service = options.get("service", {})
     # Other files are in the program's folder.
     prefix = "/" if service.get("job_url") and "://" not in service["job_url"] else ""
@@ -183,13 +183,13 @@ def _local_command(command: str, programs: Collection[str]) -> str:
 
 
 def _own(script: str, programs: Collection[str]) -> str:
-    """Return the program with the longest common end of the path, or empty."""
+    """Return the longest end of the path `script` that is a program; empty: none."""
     parts = posixpath.normpath(script).split("/")
     return next((path for each in range(len(parts)) if (path := "/".join(parts[each:])) in programs), "")
 
 
 def _use_legacy_keras(options: Options, needed: Libraries, facts: ProgramFacts) -> Iterator[Note]:
-    """Keras 3 does not support Model.fit with these strategies."""
+    """Select Keras 2 for Model.fit with a strategy that Keras 3 does not support."""
     strategies = strategies_with(lambda traits: traits.fit_needs_keras_2)
     if options["service"].get("strategy") in strategies and needed.has_keras_3 and facts.fit:
         options["service"].setdefault("environment", {})[KERAS_2] = "1"

@@ -128,7 +128,7 @@ def _requests(box: Mapping[str, Any], resource: str) -> bool:
 
 
 def _amount(resources: Mapping[str, Any], names: Sequence[str], first: str = "limits") -> Any:
-    """Return limit or request; `first` takes precedence."""
+    """Return the limit or the request of a resource; `first` takes precedence."""
     order = (first, "requests" if first == "limits" else "limits")
     amounts = (nested_value(resources, kind, name) for kind in order for name in names)
     return next((amount for amount in amounts if amount is not None), None)
@@ -262,7 +262,7 @@ _BOX = f"{_POD}.containers[]"
 
 
 def has_gpus(replica: Mapping[str, Any]) -> bool:
-    """Return whether the tasks request GPUs, and belong to the section gpu_worker."""
+    """Return whether the tasks request GPUs, and therefore belong to gpu_worker."""
     return _requests_gpus(main_container(replica))
 
 
@@ -293,7 +293,7 @@ def convert(replica: Mapping[str, Any], location: Location) -> Iterator[Action]:
 
 
 def _containers(replica: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """Return the containers; entries of another type are empty."""
+    """Return the containers; an entry of another type becomes an empty object."""
     containers = nested_value(replica, *_POD.split("."), "containers")
     return [mapping_or_empty(box) for box in containers] if isinstance(containers, list) else []
 
@@ -312,7 +312,7 @@ def _others(replica: Mapping[str, Any], location: Location) -> Iterator[Action]:
 
 
 def _only(replica: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Remove the other containers, and add the pod's volumes to the mounts."""
+    """Remove all but the training container; add the pod's volumes to its mounts."""
     containers, template = _containers(replica), replica.get("template")
     if not containers:
         return replica

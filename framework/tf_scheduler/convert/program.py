@@ -1,6 +1,7 @@
 """Derive options from the source of a program: strategy, tasks, libraries. Pure.
 
-A source proves nothing: a name may be unused, or hidden in a library. Messages therefore quote what was found.
+A source is not a proof: the program may not use a name that it contains, and a library may use a name that it does not
+contain. Messages therefore quote the name that was found.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class _Names:
 
 
 def scan(sources: Mapping[str, str]) -> ProgramFacts:
-    """Return the facts of a program: file name -> source, the started file first."""
+    """Return facts about a program. `sources`: file -> source, the started file first."""
     names_of = {file: _names(source) for file, source in sources.items()}
     names = set[str]().union(*(each.names for each in names_of.values()))
     texts = set[str]().union(*(each.texts for each in names_of.values()))
@@ -111,7 +112,7 @@ def scan(sources: Mapping[str, str]) -> ProgramFacts:
 
 
 def _evidence(names: set[str], imports: Collection[str], texts: Collection[str]) -> tuple[Strategy, str]:
-    """Return the strategy of a program, and the name that shows it; empty without one."""
+    """Return the strategy, and the name in the source that shows it; empty: a default."""
     for name, strategy in _NAMES.items():
         if any(f".{each}".endswith(f".{name}") for each in names):
             return strategy, name
@@ -126,7 +127,7 @@ def _evidence(names: set[str], imports: Collection[str], texts: Collection[str])
 
 
 def imported_modules(source: str) -> set[str]:
-    """Return the imported modules; relative ones begin with dots."""
+    """Return the modules that a source imports; relative imports begin with dots."""
     return _names(source).imports
 
 
@@ -160,7 +161,7 @@ def _names(source: str) -> _Names:
 
 
 def _imports(node: ast.AST) -> set[str]:
-    """Return the modules and names that a statement imports; empty for another one."""
+    """Return the modules and names that a statement imports; empty if it imports none."""
     match node:
         case ast.Import():
             return {alias.name for alias in node.names}
@@ -171,7 +172,7 @@ def _imports(node: ast.AST) -> set[str]:
 
 
 def _dotted(node: ast.expr) -> str:
-    """Return `a.b.c`; calls and the like before it are omitted."""
+    """Return a dotted name such as `a.b.c`, without a call or index before it."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -194,7 +195,7 @@ def _names_of_text(source: str) -> _Names:
 
 @dataclass(frozen=True, slots=True)
 class Libraries:
-    """What the images and the program need."""
+    """Libraries that the images and the program need."""
 
     torch: bool = False
     #: Version in the tag of the image; empty: the newest.
@@ -207,7 +208,7 @@ class Libraries:
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Packages of other modules that programs often use."""
+        """Packages of the imported modules, as far as PACKAGES lists them."""
         return tuple(PACKAGES[name] for name in sorted(self.modules) if name in PACKAGES)
 
     @property
@@ -244,10 +245,10 @@ _STARTED = re.compile(
 def start_problem(
     command: str, files: Collection[str], exists: Callable[[str], bool], missing: Callable[[Sequence[str]], object]
 ) -> str:
-    """Return why a command cannot start its file or module, or empty.
+    """Return why a command cannot start its file or module; empty if it can.
 
-    `files`: of the working directory. `exists`: a file with an absolute path. `missing`: modules of these that the
-    interpreter lacks.
+    `files`: names in the working directory. `exists`: whether a file with this absolute path exists. `missing`: returns
+    those of these modules that the interpreter lacks.
     """
     change, paths = FOLDER.match(command), {*files, *(str(path) for name in files for path in PurePath(name).parents)}
     folder = posixpath.normpath(change[1]) if change else "."
@@ -296,7 +297,7 @@ def _plain(name: str) -> str:
 
 
 def job_name(program: PurePath) -> str:
-    """Return a service name for an absolute path: its stem, or a folder's name."""
+    """Return a service name from an absolute path: from its stem, else from a folder."""
     stems = [program.stem, *(parent.name for parent in program.parents)]
     names = (re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:50].strip("-") for stem in stems)
     return next((name for name in names if name and name not in COMMON_NAMES), "job")
@@ -304,7 +305,7 @@ def job_name(program: PurePath) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """A job to write options for."""
+    """A new job, for which options are written."""
 
     name: str
     strategy: Strategy
@@ -320,7 +321,7 @@ class NewJob:
     data_service: bool = False
 
     def options(self, fits: Callable[[Options], bool]) -> Options:
-        """Return options with the largest amounts that fit, of those usual for tests."""
+        """Return options with the largest of SIZES that fit; else with the smallest."""
         choices = (self._options(cpus, mem) for cpus, mem in SIZES)
         return next((options for options in choices if fits(options)), self._options(*SIZES[-1]))
 

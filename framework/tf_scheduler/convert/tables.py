@@ -1,7 +1,8 @@
-"""Table-driven conversion: every field of a file matches a row or is reported.
+"""Convert job files to options by tables of fields, and parse their values.
 
-The tables of docs/how-to/migrate are generated from the same rows. Parsers of amounts, durations, names and commands
-raise ValueError with the expected form; the caller omits only that field.
+Every field of a file is converted by its row of a table, or reported. The tables of docs/how-to/migrate are generated
+from the same rows. Parsers of amounts, durations, names and commands raise ValueError with the expected form. The
+caller then omits only this field.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ Converter = Callable[[Any, Location], Iterable[Action]]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One field of the file with its nested fields."""
+    """Row of a table: how one field of the file is converted, with its nested fields."""
 
     #: Path with dots; `[]` matches each item of a list.
     source: str
@@ -113,13 +114,13 @@ def _visit(
 
 
 def suggestion(name: str, valid_names: Collection[str]) -> str:
-    """Return the end of a message with a similar valid name; empty for a valid name."""
+    """Return a hint with the most similar valid name; empty if `name` is valid."""
     near = [] if name in valid_names else get_close_matches(name, valid_names, n=1, cutoff=0.8)
     return f"; did you mean `{near[0]}`?" if near else ""
 
 
 def _siblings(table: Mapping[tuple[str, ...], Row], parts: tuple[str, ...]) -> set[str]:
-    """Return the names that rows have next to a field."""
+    """Return the names of the fields that rows have in the same object."""
     depth = len(parts) - 1
     return {path[depth] for path in table if path[:depth] == parts[:depth] and len(path) > depth >= 0}
 
@@ -167,8 +168,8 @@ def display_value(node: Any) -> str:
 def collect(actions: Iterable[Action]) -> tuple[dict[str, Any], list[Note]]:
     """Return the options and the distinct notes of all actions.
 
-    Objects are merged and lists joined. Of two values for one option, the larger number or the first value wins, with a
-    note.
+    Two objects are merged, and two lists joined. Of other values for one option, the first is used, but of two numbers
+    the larger one; a note says so.
     """
     document: dict[str, Any] = {}
     notes: dict[Note, None] = {}
@@ -210,7 +211,7 @@ def option_row(source: str, option: str, note: str, parse: Callable[[Any], Any],
 
 
 def ignore(_value: Any, _location: Location) -> Iterable[Action]:
-    """Converter for fields without effect, or read by another row."""
+    """Convert a field that has no effect, or that another row reads: do nothing."""
     return ()
 
 
@@ -224,7 +225,7 @@ _REFERENCE = re.compile(r"(\$?)\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
 
 
 def quantity(value: object) -> float:
-    """`500m` -> 0.5, `4Gi` -> 4294967296.0. Raises ValueError."""
+    """Parse a quantity: `500m` -> 0.5, `4Gi` -> 4294967296.0. Raises ValueError."""
     match = re.fullmatch(r"([0-9.]+(?:[eE][+-]?[0-9]+)?)([A-Za-z]{0,2})", str(value).strip())
     if match is None or match[2] not in _SUFFIXES:
         raise ValueError("a quantity, such as 2, 500m or 4Gi")
@@ -232,7 +233,7 @@ def quantity(value: object) -> float:
 
 
 def integer(value: object) -> int:
-    """`3`, `"3"`, `3.0` -> 3. Raises ValueError."""
+    """Parse a whole number: `3`, `"3"` or `3.0` -> 3. Raises ValueError."""
     result = _float(value)
     if not result.is_integer():
         raise ValueError("a whole number")
@@ -240,7 +241,7 @@ def integer(value: object) -> int:
 
 
 def number(value: object) -> float:
-    """`2`, `"2.5"` -> 2.0, 2.5. Raises ValueError."""
+    """Parse a number: `2` -> 2.0, `"2.5"` -> 2.5. Raises ValueError."""
     result = _float(value)
     if not math.isfinite(result):
         raise ValueError("a number")
@@ -266,7 +267,7 @@ def cores(value: object) -> float:
 
 
 def hadoop_megabytes(value: object) -> int:
-    """`2g`, `2048m`, `2048` (MB) -> 2048, as TonY reads memory. Raises ValueError."""
+    """Parse TonY's memory: `2g`, `2048m` or `2048` (MB) -> 2048. Raises ValueError."""
     match = re.fullmatch(r"([0-9]+)\s*([kmgt]?)b?", str(value).strip().lower())
     if match is None:
         raise ValueError("an amount of memory, such as 2g or 2048m")
@@ -275,7 +276,7 @@ def hadoop_megabytes(value: object) -> int:
 
 
 def seconds_of_milliseconds(value: object) -> float:
-    """`90000` -> 90.0."""
+    """Convert milliseconds: `90000` -> 90.0. Raises ValueError."""
     return number(value) / 1000
 
 
@@ -362,7 +363,7 @@ def _is_text(value: Any) -> bool:
 
 
 def require_field(value: Mapping[str, Any], name: str) -> str:
-    """Return a required text of an object. Raises ValueError."""
+    """Return the text in the required field `name` of an object. Raises ValueError."""
     if not isinstance(value.get(name), str):
         raise ValueError(f"an object whose field {name} is text")
     return str(value[name])
@@ -396,7 +397,7 @@ def one_of(values: Mapping[str, str]) -> Callable[[Any], str]:
 
 
 def each(converter: Converter) -> Converter:
-    """Return a converter of a list of objects that notes and skips invalid items."""
+    """Return a converter for a list of objects; it skips invalid items with a note."""
 
     def of_list(value: Any, location: Location) -> Iterator[Action]:
         if not isinstance(value, list):

@@ -37,7 +37,7 @@ def _convert_clean_up(value: Any, location: tables.Location) -> Iterator[tables.
 
 
 def _missing_clean_up(document: Mapping[str, Any]) -> Iterator[tables.Action]:
-    """Note the default of training-operator 1.6 and newer; older ones mean Running."""
+    """Note a missing cleanPodPolicy: it means None from operator 1.6 on, else Running."""
     places = (nested_value(document, "spec"), nested_value(document, "spec", "runPolicy"))
     if not any(nested_value(place, "cleanPodPolicy") for place in places):
         why = "running: the other tasks are stopped after the job; operators from 1.6 on let them run (None)"
@@ -177,7 +177,7 @@ OLDER_ROWS = tuple(_policies("spec"))
 
 
 def convert(document: Mapping[str, Any], program: str) -> Iterator[tables.Action]:
-    """Convert a TFJob or PyTorchJob; `program`: command of containers without one."""
+    """Convert a TFJob or PyTorchJob. `program`: command if the container has none."""
     if document.get("kind") == PYTORCH:
         yield tables.SetOption(("service", "strategy"), Strategy.PYTORCH_DDP.value)
     yield from _missing_clean_up(document)

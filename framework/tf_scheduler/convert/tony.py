@@ -135,7 +135,7 @@ def _convert_image(value: Any, location: Location) -> Iterator[Action]:
 
 
 def _convert_mounts(value: Any, location: Location) -> Iterator[Action]:
-    """Convert `/folder:/path:ro` or `rw`, YARN's syntax for Docker containers."""
+    """Convert mounts in YARN's syntax for Docker: `/folder:/path:ro` or `:rw`."""
     if not is_true(location.siblings.get("tony.docker.enabled")):
         yield Note(location.path, "omitted: tony.docker.enabled is not true")
         return
@@ -167,7 +167,7 @@ def _convert_label(value: Any, location: Location) -> Iterator[Action]:
 
 
 def roles(properties: Mapping[str, str]) -> list[str]:
-    """Return the supported jobs in the file."""
+    """Return the roles of the jobs in the file, such as `worker`, that are supported."""
     matches = (INSTANCES.fullmatch(name) for name in properties)
     return [match[1] for match in matches if match and match[1] in SECTIONS]
 
