@@ -86,7 +86,7 @@ def create_app(
 
 
 class _ViewCache:
-    """Cache of view answers until the state changes, or longer for expensive answers."""
+    """Cache of answers, valid until the state changes, or longer if expensive to make."""
 
     def __init__(self, look: Callable[[], Snapshot]) -> None:
         self._look = look
@@ -169,7 +169,7 @@ async def _body(row: endpoint.Endpoint, request: Request) -> Any:
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
-    """Answer unknown paths and methods, and HTTP exceptions of handlers."""
+    """Answer requests with unknown paths or methods, and HTTP exceptions of handlers."""
     assert isinstance(error, HTTPException)
     headers = error.headers
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
@@ -180,6 +180,6 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 async def _server_error(request: Request, _error: Exception) -> Response:
-    """Answer a defect of the scheduler; the server logs it."""
+    """Answer a request that fails by a defect; the server logs the exception."""
     problem = ApiProblem(500, "internal error of the scheduler; see its log")
     return endpoint.respond(problem, as_json=request.scope["api.json_errors"])

@@ -118,7 +118,7 @@ def _has_credentials(headers: Mapping[str, str]) -> bool:
 
 
 def _credentials(headers: Mapping[str, str]) -> tuple[str, str | None]:
-    """Return the client's name and token: of the own header, else bearer or basic.
+    """Return name and token: from the own header field, else a bearer or basic login.
 
     The token is None for other forms of authentication.
     """
@@ -178,9 +178,9 @@ HEALTH_PATH = "/v1/health"
 
 
 class WriterAddresses:
-    """Cache of the addresses that `find` returns; `find` runs in one thread.
+    """Cache of the addresses of clients that may write; `find` returns the addresses.
 
-    A failed lookup keeps the last addresses. Use from one event loop.
+    `find` runs in one thread. A failed lookup keeps the last addresses. Use the cache from one event loop.
     """
 
     #: Seconds until the addresses are looked up again, also before an unknown address is refused; of one request.
@@ -194,7 +194,7 @@ class WriterAddresses:
         self._problem = ""
 
     async def includes(self, address: str) -> bool:
-        """Whether a client at the address may write; waits for a lookup if it is due."""
+        """Whether a client at the address may write; first await a lookup that is due."""
         # A failed lookup may have taken as long as a request waits.
         unknown_age = self.PATIENCE if self._problem else self.MIN_AGE
         if self._now() - self._found_at > (self.MAX_AGE if address in self._addresses else unknown_age):
@@ -216,7 +216,7 @@ class WriterAddresses:
 class Guard:
     """ASGI middleware: authentication, limits, security headers and audit log.
 
-    Sets `api.json_errors` in the ASGI scope: whether errors of this request are JSON, whatever part makes them.
+    Sets `api.json_errors` in the ASGI scope: whether errors of this request are JSON, in all parts of the API.
 
     Args:
         app: The API.

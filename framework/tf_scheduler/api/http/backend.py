@@ -1,4 +1,4 @@
-"""Interfaces through which the API reads the scheduler and commands it."""
+"""How the API reaches the scheduler: commands, curves, and interfaces of stores."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SchedulerTimeoutError(SchedulerError):
 class CommandBus:
     """Send commands to the scheduler loop and await their answers.
 
-    `send` runs in the API's thread. The instance is an observer of the loop: it matches answers by request id.
+    `send` runs in the API's thread. The instance observes the loop, and assigns answers to commands by request id.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class CommandBus:
             future.set_result(decision.answer)
 
     async def send(self, put: PutEvent, command: Command) -> Answer | None:
-        """Return the loop's answer, or None if it has none. Raises SchedulerTimeoutError."""
+        """Send a command; return the loop's answer or None. Raises SchedulerTimeoutError."""
         future: Future[Answer | None] = Future()
         self._waiting[command.request_id] = future
         try:
@@ -118,7 +118,7 @@ class CurveRecorder:
             curve.add(point)
 
     def _has_metrics(self, name: TaskName) -> bool:
-        """Whether the curve includes metrics: those of the first tasks do, to save memory."""
+        """Whether a curve includes metrics: to save memory, only MAX_METRIC_CURVES do."""
         if len(self._with_metrics) < MAX_METRIC_CURVES:
             self._with_metrics.add(name)
         return name in self._with_metrics
@@ -138,7 +138,7 @@ class JournalReader(Protocol):
 
     @property
     def id(self) -> str:
-        """Id of the journal; numbers of another journal are unrelated."""
+        """Id of the journal. Each journal numbers its entries independently."""
 
     @property
     def first(self) -> int:
@@ -152,7 +152,10 @@ class JournalReader(Protocol):
         """Return the entries with greater numbers, oldest first."""
 
     def listen(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call `callback` from any thread; it must not block. Returns the unsubscriber."""
+        """Call `callback`, in any thread, for new entries; return how to unsubscribe.
+
+        The callback must not block.
+        """
 
 
 class OperatorFileStore(Protocol):
@@ -173,13 +176,13 @@ PreviewUpdate = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 class RunReader(Protocol):
-    """Records of this run and of earlier ones; the methods block. Thread-safe."""
+    """Records of this run and of earlier runs; the methods block. Thread-safe."""
 
     def current(self) -> Mapping[str, Any]:
         """Return the record of this run. Raises JobError if it is not recorded."""
 
     def list(self) -> Mapping[str, Any]:
-        """Return summaries of this run and of earlier ones. Raises JobError."""
+        """Return summaries of this run and of earlier runs. Raises JobError."""
 
     def get(self, name: str, points: int) -> Mapping[str, Any] | None:
         """Return one run with its options and curve; None if unknown. Raises JobError."""
@@ -210,6 +213,6 @@ class Backend:
         return await self.bus.send(self.put, command)
 
     def observe(self, event: Event, decision: Decision) -> None:
-        """Observer: called after every decision."""
+        """Record the answer and the curves of a decision; called after every decision."""
         self.bus(event, decision)
         self.curves(event, decision)

@@ -1,4 +1,4 @@
-"""Endpoint, request and response types; SDK endpoints answer errors in plain text."""
+"""Types of endpoints and requests; parse bodies, render answers as JSON or text."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class QueryParameter:
     pattern: str = ""
 
     def parse(self, text: str | None) -> Any:
-        """Return the value. Raises BadRequestError."""
+        """Parse the parameter's text; None: its default. Raises BadRequestError."""
         if text is None:
             return self.default
         if self.kind is bool:
@@ -71,7 +71,7 @@ class QueryParameter:
 
 
 class BadRequestError(SchedulerError):
-    """Invalid request."""
+    """The request is invalid; it is answered with status 400."""
 
     kind = "bad_request"
     http_status = 400
@@ -106,7 +106,7 @@ AsyncHandler = Callable[[ApiRequest], Awaitable[ApiAnswer | Response]]
 class Endpoint:
     """Method and path of the API, with their handler and their documentation.
 
-    `responses` maps a status to the type of the JSON body; `str`: plain text or an error, None: no body.
+    `responses` maps a status to the type of the JSON body. `str` means plain text or an error; None means no body.
     """
 
     method: str
@@ -132,7 +132,7 @@ class Endpoint:
     def parse_query(self, values: Mapping[str, str]) -> dict[str, Any]:
         """Return the value of each query parameter. Raises BadRequestError.
 
-        An endpoint of the SDK ignores unknown parameters, and one without parameters ignores all.
+        Endpoints of the SDK ignore unknown parameters. An endpoint without parameters ignores all parameters.
         """
         names = [item.name for item in self.query]
         unknown = [] if self.text_errors or not names else [name for name in values if name not in names]
@@ -174,7 +174,7 @@ def render(answer: ApiAnswer, *, as_json: bool) -> tuple[bytes, str | None]:
 
 
 def to_json(body: Any) -> bytes:
-    """Return indented UTF-8. Raises ValueError for NaN and infinities."""
+    """Encode as indented JSON in UTF-8. Raises ValueError for NaN and infinities."""
     return json.dumps(body, indent=2, allow_nan=False, ensure_ascii=False).encode(errors="replace")
 
 

@@ -172,7 +172,7 @@ def _path_parameter(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
 def _query_parameters(items: Sequence[QueryParameter]) -> Iterator[dict[str, Any]]:
     """Describe the parameters.
 
-    One that requires another is a property of an object: OpenAPI 3.1 has no other way to say that.
+    If a parameter requires another, both become properties of one object: OpenAPI 3.1 has no other form for this.
     """
     pairs = {item.name: [item.requires] for item in items if item.requires}
     joined = {*pairs, *(name for names in pairs.values() for name in names)}

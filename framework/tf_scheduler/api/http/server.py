@@ -47,7 +47,7 @@ class Quota:
         self._free, self._name = limit, name
 
     def acquire(self) -> ApiProblem | None:
-        """Return None on success; `release` must follow."""
+        """Reserve one use; return None (later call `release`), or a problem at the limit."""
         if self._free > 0:
             self._free -= 1
             return None
@@ -100,8 +100,8 @@ def limit_body(receive: Receive) -> Receive:
 class _StrictHttp(h11.Connection):
     """Parser that rejects large heads, and requests of ambiguous length.
 
-    The second against request smuggling (RFC 9112, 6.1): a length together with a transfer coding, or a transfer coding
-    in HTTP/1.0. h11 itself limits only heads that arrive in parts.
+    An ambiguous length allows request smuggling (RFC 9112, 6.1): the request has a length and a transfer coding, or a
+    transfer coding in HTTP/1.0. h11 itself limits only heads that arrive in parts.
     """
 
     #: Status for the rejected request.
@@ -136,9 +136,9 @@ TOO_MANY = ApiProblem(UNAVAILABLE, "too many open connections; try again later")
 class LimitedConnection(H11Protocol):
     """Connection with a timeout for request heads and a limit on open connections.
 
-    Sets two keys of the ASGI scope's state: `peer`, the common name of the verified client certificate, and
-    `overloaded`: all connections are busy, so only the health check is answered. At the limit, the oldest idle
-    connections close; a client that has had no answer yet gets status 503 first.
+    Sets two keys of the ASGI scope's state. `peer` is the common name of the verified client certificate. `overloaded`
+    is whether all connections are busy; then only the health check is answered. At the limit, the server closes the
+    oldest idle connections. A client that has had no answer yet first gets status 503.
     """
 
     def __init__(self, others: dict[LimitedConnection, None], limit: int, **options: Any) -> None:
@@ -169,12 +169,12 @@ class LimitedConnection(H11Protocol):
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Reject an invalid request, in place of uvicorn."""
+        """Reject an invalid request; replaces the method of uvicorn."""
         self._send(ApiProblem(self.conn.error_status, msg))
         self.transport.close()
 
     def _send(self, problem: ApiProblem) -> None:
-        """Send an answer that needs no request, as JSON because the path is unknown."""
+        """Send an answer without a parsed request; as JSON, because the path is unknown."""
         answer = respond(problem, as_json=True, headers={"connection": "close"})
         head = h11.Response(status_code=problem.code, headers=[*SECURITY_HEADERS.items(), *answer.raw_headers])
         body = b"" if self.conn.is_head else bytes(answer.body)
@@ -191,7 +191,7 @@ class LimitedConnection(H11Protocol):
             self._close(ApiProblem(408, f"request head not received within {HEAD_TIMEOUT:g} s"))
 
     def _make_room(self) -> bool:
-        """Close if idle, but never if a request of the client lies unread in the socket."""
+        """Close the connection, if it is idle and the socket has no unread request."""
         idle = self._is_idle and not _has_unread_data(self.transport)
         if idle:
             self._close(TOO_MANY)
@@ -203,7 +203,7 @@ class LimitedConnection(H11Protocol):
         return self.cycle is None or bool(self.cycle.response_complete)
 
     def _close(self, problem: ApiProblem) -> None:
-        """Close; a client that waits for its first or next answer gets the problem."""
+        """Close the connection; send the problem to a client that waits for an answer."""
         self._others.pop(self, None)
         if self.conn.our_state is h11.IDLE and (self.cycle is None or self.conn.trailing_data[0]):
             self._send(problem)
@@ -270,7 +270,7 @@ def listen_address(host: str) -> str:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Listen immediately; port 0: any free port. Raises ApiError if it is in use."""
+    """Return a listening socket (port 0: any free one). Raises ApiError if in use."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With the protocol, asyncio sets TCP_NODELAY; else the second answer of a connection waits 40 ms for a packet.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -290,7 +290,8 @@ _SHUTDOWN_TIMEOUT = 2  # seconds, for open requests
 class ApiServer:
     """Context manager that serves an app in its own thread.
 
-    Connections wait from construction on. Raises ApiError if the port is not available. `port` 0 selects a free port.
+    Clients can connect from construction on, and are served inside the block. Raises ApiError if the port is not
+    available. `port` 0 selects a free port.
     """
 
     def __init__(self, app: ASGIApp, host: str, port: int, tls: ServerTls | None = None) -> None:
@@ -311,7 +312,7 @@ class ApiServer:
 
 
 class _Server(uvicorn.Server):
-    """Listens with LimitedConnection and a handshake timeout, which uvicorn lacks."""
+    """Uvicorn server with LimitedConnection, and a timeout for TLS handshakes."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         connections: dict[LimitedConnection, None] = {}

@@ -78,7 +78,7 @@ _PROGRESS = (
 
 
 def service_routes() -> Iterator[Endpoint]:
-    """Return the endpoints."""
+    """Yield the endpoints of tasks, training, events and updates."""
     yield from _views()
     yield from _handlers(EventStreams())
 
@@ -162,7 +162,7 @@ async def _past_run(request: ApiRequest) -> ApiAnswer:
 
 
 async def _read_runs(read: Callable[[], Mapping[str, Any] | None]) -> ApiAnswer:
-    """Read in a thread; a shared folder may not answer."""
+    """Read runs in a thread, with a timeout, because a shared folder may not answer."""
     try:
         answer = await asyncio.wait_for(asyncio.to_thread(read), _RUNS_TIMEOUT)
     except asyncio.TimeoutError:
@@ -187,7 +187,7 @@ async def _preview_update(request: ApiRequest) -> ApiAnswer:
 
 
 def _rejects_options(snapshot: Snapshot) -> ApiProblem | None:
-    """Return the reason why an update would have no effect."""
+    """Return why an update would have no effect; None if it would have one."""
     name = snapshot.state.spec.name
     if snapshot.uninstalling:
         return ApiProblem(409, f"the service {name!r} is being uninstalled and accepts no options")
@@ -213,7 +213,7 @@ async def _events(streams: EventStreams, request: ApiRequest) -> ApiAnswer | Res
 
 
 def _start(journal: JournalReader, request: ApiRequest, position: service.JournalPosition | None = None) -> int | None:
-    """Return the number of the event to continue after; None if the request has none."""
+    """Return the event number after which to continue; None if the request names none."""
     if position is None and request.params["after"] is not None:
         position = service.JournalPosition(request.params["after"], request.params["journal"])
     return None if position is None else position.resolve(journal.id, journal.last)
@@ -228,7 +228,7 @@ _METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "DELETE", "PATCH")
 
 
 def metric_routes(prometheus: Callable[[], bytes], dropwizard: Callable[[], Any]) -> Iterator[Endpoint]:
-    """Return the endpoints; both functions are called in the API's thread."""
+    """Yield the endpoints of metrics. Both functions are called in the API's thread."""
 
     async def as_json(_request: ApiRequest) -> ApiAnswer:
         return View(dropwizard())
@@ -243,7 +243,7 @@ def metric_routes(prometheus: Callable[[], bytes], dropwizard: Callable[[], Any]
 
 
 class RequestCounter:
-    """ASGI middleware: `count` receives method and status of requests; 0: no answer."""
+    """ASGI middleware that counts requests by method and status (0: no answer)."""
 
     def __init__(self, app: ASGIApp, count: Callable[[str, int], None]) -> None:
         self._app, self._count = app, count

@@ -90,7 +90,7 @@ def _get(path: str, summary: str, view: PureHandler, body: Any, *errors: int, **
 
 
 def _first(path: str) -> dict[str, dict[str, str]]:
-    """Return the links from a list of names to the endpoints of its first name."""
+    """Return the OpenAPI links from a list of names to endpoints of its first name."""
     return {path: {path[path.rindex("{") + 1 : -1]: "/0"}}
 
 
@@ -168,7 +168,7 @@ def _check_parameters(parameters: object) -> None:
 
 
 async def _pod_command(verb: PodVerb, request: ApiRequest) -> ApiAnswer:
-    """Run a command on a pod (PodResource); the list of tasks may name only its task."""
+    """Run a command on a pod (PodResource). The body may list only the pod's task."""
     name, tasks = request.params["pod"], request.body
     if not _is_task_list([] if tasks is None else tasks):
         raise BadRequestError(f"invalid body: expected a JSON list of tasks; the pod has one task: {name}")
@@ -207,7 +207,7 @@ async def _acknowledge_exposures(request: ApiRequest) -> ApiAnswer:
 
 
 async def _run(request: ApiRequest, command: Command) -> ApiAnswer:
-    """Return the loop's answer with the SDK's status. Raises SchedulerTimeoutError."""
+    """Send a command to the loop; return its answer. Raises SchedulerTimeoutError."""
     answer = await request.backend.ask(command) or SERVICE_ENDED
     body: bodies.MessageBody = {"message": answer.message}
     code = int(answer.reply.value)

@@ -1,4 +1,4 @@
-"""Route on which executors fetch secrets."""
+"""HTTP route for executors that fetch secrets; it skips the API's access control."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _READ_TIMEOUT = 10.0
 
 
 def with_secrets(app: ASGIApp, give: SecretHandler) -> ASGIApp:
-    """Add the route for executors, which have no API token: it skips access control."""
+    """Add the route, without access control, because executors have no API token."""
 
     async def secrets(request: Request) -> Response:
         code, answer = await _answer(request, give)

@@ -40,7 +40,7 @@ class EventStreams:
 
 
 async def follow_journal(journal: JournalReader, number: int, task: str | None) -> AsyncIterator[str]:
-    """Send entries after `number` as they arrive; slow clients miss dropped entries."""
+    """Yield entries after `number` as they are added; slow clients may miss entries."""
     loop, news = asyncio.get_running_loop(), asyncio.Event()
     unsubscribe = journal.listen(lambda: loop.call_soon_threadsafe(news.set))
     yield ": listening\n\n"

@@ -1,4 +1,4 @@
-"""Endpoints `logs`, `files` and `exec` of a task: its files, and commands in it."""
+"""Endpoints `logs`, `files` and `exec`: read files of a task, run commands in it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Agent:
 
 
 class AgentFileReader:
-    """Threaded reader of agent files, limited in total and per agent; one event loop."""
+    """Reads agent files in threads, limited in total and per agent. One event loop."""
 
     def __init__(self) -> None:
         self._turns = asyncio.Semaphore(MAX_READS)
@@ -58,7 +58,7 @@ class AgentFileReader:
         self._threads = ThreadPoolExecutor(MAX_READS, "files of tasks")
 
     async def read(self, name: AgentId, read: Callable[[], _T]) -> _T:
-        """Run `read` in a thread. Raises FileError, also after another reader's timeout."""
+        """Run `read` in a thread. Raises FileError, also if another reader timed out."""
         with self._agent(name) as agent:
             silent = agent.silent
             await agent.turns.acquire()
@@ -121,7 +121,7 @@ async def execute(request: ApiRequest) -> ApiAnswer:
 
 
 def _command(body: Any) -> tuple[tuple[str, ...], float]:
-    """Return command and timeout. Raises BadRequestError."""
+    """Return command and timeout (seconds) of a body. Raises BadRequestError."""
     command = body.get("command") if isinstance(body, dict) else None
     if not isinstance(command, list) or not command or not set(body) <= {"command", "timeout"}:
         raise BadRequestError("invalid body: expected a JSON object with `command`, a list of texts, and `timeout`")
@@ -134,7 +134,7 @@ def _command(body: Any) -> tuple[tuple[str, ...], float]:
 
 
 class TaskFileHandler:
-    """Handler of the endpoints: the instance of `logs`, its methods of the others."""
+    """Handlers of the endpoints of a task. The instance itself handles `logs`."""
 
     def __init__(self, streams: EventStreams) -> None:
         self._streams, self._reader = streams, AgentFileReader()
@@ -156,7 +156,7 @@ class TaskFileHandler:
         return View(body)
 
     async def files(self, request: ApiRequest) -> ApiAnswer:
-        """Answer the entries of a folder."""
+        """Answer with the entries of a folder."""
         folder = request.params["folder"]
         if folder:
             _check_path(folder, "folder")
@@ -170,7 +170,7 @@ class TaskFileHandler:
         return View(body)
 
     async def executed(self, request: ApiRequest) -> ApiAnswer:
-        """Answer the state of a command, with output and exit status at its end."""
+        """Answer with the state of a command; after its end, with output and exit status."""
         record, name = _record(request), request.params["id"]
         if not isinstance(record, TaskRecord):
             return record
@@ -220,7 +220,7 @@ class TaskFileHandler:
     async def _follow(
         self, backend: Backend, record: TaskRecord, file: str, offset: int | None, length: int
     ) -> AsyncIterator[str]:
-        """Stream a file; continues with the next launch of the task."""
+        """Stream a growing file; continue with the file of the task's next launch."""
         silent, missing = 0.0, 0
         while True:
             # Checked before the read, so that the read returns all output of an ended task.
@@ -271,7 +271,7 @@ def _executed(record: TaskRecord, name: str, state: str, report: ExecReport) -> 
 
 
 def _earlier(record: TaskRecord, launch: str) -> TaskRecord | None:
-    """Return the record as of an earlier launch; None if it is unknown."""
+    """Return the record of an earlier launch; None if this launch is unknown."""
     for item in record.earlier:
         if item.id == launch:
             return replace(record, id=item.id, agent_id=item.agent_id, hostname=item.hostname)
@@ -279,7 +279,7 @@ def _earlier(record: TaskRecord, launch: str) -> TaskRecord | None:
 
 
 def _record(request: ApiRequest) -> TaskRecord | ApiProblem:
-    """Return the record of the last launch, or why there is none."""
+    """Return the record of the requested launch (default: the last), or a problem."""
     name, state = TaskName(request.params["name"]), request.snapshot.state
     record = state.stored.tasks.get(name)
     if record is None and any(task.name == name for task in state.spec.tasks()):

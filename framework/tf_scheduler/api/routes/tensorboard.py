@@ -1,4 +1,4 @@
-"""TensorBoard reverse proxy that isolates its pages from the API."""
+"""Reverse proxy for TensorBoard that isolates TensorBoard's pages from the API."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class UpstreamResponse:
             self.headers[name] = f"{self.headers[name]}, {value}" if name in self.headers else value
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """Yield the decoded body. Raises UpstreamTimeoutError if it is incomplete."""
+        """Yield the decoded body. Raises UpstreamTimeoutError if the body is incomplete."""
         try:
             while isinstance(event := await self._next(), h11.Data):
                 yield bytes(event.data)
@@ -91,7 +91,7 @@ class UpstreamResponse:
 
 
 async def fetch(address: str, method: str, target: str, headers: Headers, body: bytes = b"") -> UpstreamResponse:
-    """Request `target` from `host:port`; no redirects. Raises UpstreamTimeoutError."""
+    """Request `target`; follow no redirect. Raises UpstreamTimeoutError."""
     host, _, port = address.rpartition(":")
     try:
         connecting = asyncio.open_connection(host.strip("[]"), int(port))
@@ -171,7 +171,7 @@ _SANDBOX = "allow-scripts allow-downloads"
 
 
 class TensorBoardProxy:
-    """Routes of the proxy and its address; the path's random key authorizes browsers."""
+    """Proxy for TensorBoard. The random key in its path authorizes browsers."""
 
     def __init__(self, look: Callable[[], Snapshot]) -> None:
         self._look = look
@@ -179,7 +179,7 @@ class TensorBoardProxy:
         self._requests = Quota(MAX_REQUESTS, "requests to TensorBoard")
 
     def is_authorized_path(self, path: str) -> bool:
-        """Whether the path has the key; browsers send no token when they follow a link."""
+        """Whether the path has the key. Browsers that follow a link send no token."""
         folder, _, rest = path.removeprefix("/").partition("/")
         return folder == FOLDER and hmac.compare_digest(rest.partition("/")[0].encode(), self._key.encode())
 
@@ -209,9 +209,9 @@ class TensorBoardProxy:
         return RedirectResponse(f"{self._key}/{FRAMED}")
 
     async def _frame(self, request: Request) -> Response:
-        """Return the page around TensorBoard, which says who makes the content.
+        """Return a page with TensorBoard in a frame, and with a note on the content.
 
-        The displayed address stays this page's, and `frame-src` also limits where the frame can navigate.
+        The browser shows the address of this page, and `frame-src` limits where the frame can navigate.
         """
         request.scope["api.quiet"] = True
         service = self._look().state.spec.name
@@ -286,7 +286,7 @@ def _below(request: Request) -> str:
 
 
 def _hosts(request: Request) -> list[str]:
-    """Return the hosts that the request names, also the one of a proxy."""
+    """Return the valid hosts in the fields Host and X-Forwarded-Host of the request."""
     named = (request.headers.get("host", ""), request.headers.get("x-forwarded-host", ""))
     return [host for host in dict.fromkeys(named) if _HOST.fullmatch(host)]
 
@@ -314,7 +314,7 @@ async def _pieces(answer: UpstreamResponse, prefix: bytes = b"") -> AsyncIterato
 
 
 def find_tensorboard(state: SchedulerState) -> TaskRecord | ApiProblem:
-    """Return the record of the running TensorBoard, the proxy's only upstream."""
+    """Return the record of the running TensorBoard (the only upstream), or a problem."""
     wanted = next((task for task in state.spec.tasks() if task.job.kind is JobKind.TENSORBOARD), None)
     record = next((record for record in state.stored.tasks.values() if record.job is JobKind.TENSORBOARD), None)
     if record is None and wanted is None:
@@ -330,17 +330,18 @@ def find_tensorboard(state: SchedulerState) -> TaskRecord | ApiProblem:
 
 
 def _places(service: str, hosts: Sequence[str]) -> list[str]:
-    """Return the paths of TensorBoard as sources; without a valid host, none."""
+    """Return the paths of TensorBoard on each host, as sources for the policy."""
     return [f"{host}{path}" for host in hosts for path in (f"/{FOLDER}/", f"/service/{quote(service)}/{FOLDER}/")]
 
 
 def content_security_policy(service: str, hosts: Sequence[str]) -> str:
     """Return the Content-Security-Policy that limits TensorBoard's pages to its path.
 
-    Sources are paths of the requested host instead of 'self', because other paths of it can command the scheduler, and
-    other hosts could receive what a viewer types, or redirect to any path: after a redirect, paths are not matched (W3C
-    CSP 3, 7.6). Frames are forbidden for this reason. The sandbox's origin is opaque, so that the page has no right of
-    this origin. It can still change its own address (`pushState`), which only the page around it does not show.
+    The sources are paths of the requested host, not 'self', because requests to other paths of this host can command
+    the scheduler. Other hosts could receive what a viewer types, or redirect to any path: a browser does not check the
+    path after a redirect (W3C CSP 3, 7.6). Frames are forbidden for the same reason. The sandbox's origin is opaque, so
+    that the page has no rights of the scheduler's origin. The page can still change its own address (`pushState`); the
+    page around it does not show this address.
     """
     places, viewers = " ".join(_places(service, hosts)), " ".join(hosts) or "'none'"
     return (

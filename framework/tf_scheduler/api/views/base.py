@@ -1,4 +1,4 @@
-"""Types that all views share: state snapshot in, answer or problem out."""
+"""Types that views share: Snapshot as the input, View or ApiProblem as the output."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Snapshot:
 
     @property
     def silence(self) -> int:
-        """Seconds since the last progress report, in steps; 0 before SILENCE."""
+        """Seconds since the last progress report, in steps; 0 if fewer than SILENCE."""
         last = self.state.process.last_progress
         seconds = 0.0 if last is None else self.now - last[1]
         return int(seconds // _SILENCE_STEP * _SILENCE_STEP) if seconds >= SILENCE else 0
@@ -98,7 +98,7 @@ class Snapshot:
         return self.uninstalling, self.store_error, self.silence
 
     def exposures(self) -> Iterator[str]:
-        """Yield which secrets other processes have, or could take."""
+        """Yield notices about secrets that other processes may have taken, or could take."""
         exposures, agents = self.state.stored.exposures.values(), self.state.process.unprotected_agents.values()
         yield from map(str, islice(exposures, MAX_NOTICES))
         if len(exposures) > MAX_NOTICES:
@@ -112,7 +112,7 @@ class Snapshot:
             )
 
     def notices(self) -> tuple[str, ...]:
-        """Return frozen tasks, errors of the storage, and silence after progress."""
+        """Return notices: frozen tasks, storage errors, and a long time without progress."""
         state = self.state
         frozen = (
             f"{record.name} is frozen: {status.message}"

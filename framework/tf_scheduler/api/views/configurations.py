@@ -131,7 +131,7 @@ def _pod(spec: ServiceSpec, job: JobSpec) -> dict[str, Any]:
 
 
 def _limit(value: int) -> int | None:
-    """Return None for unlimited."""
+    """Return the limit; None for a negative value, which means unlimited."""
     return None if value < 0 else value
 
 

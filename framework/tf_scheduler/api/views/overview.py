@@ -159,7 +159,7 @@ class Overview:
 
     @property
     def trainer(self) -> TaskRow | None:
-        """Return the leader if it reports progress, else the first task that does."""
+        """Return the leader if it reports progress, else the first task that reports."""
         tasks = (self.task(self.leader), *self.tasks)
         return next((task for task in tasks if task is not None and task.progress), self.task(self.leader))
 
@@ -263,7 +263,7 @@ def _task(state: SchedulerState, record: TaskRecord, silence: int) -> TaskRow:
 def _activity(  # noqa: RET503 - assert_never does not return
     state: SchedulerState, record: TaskRecord, status: TaskStatus | None, silence: int
 ) -> Activity:
-    """Return what a launch does."""
+    """Return what a launch is doing."""
     recovery = state.stored.recoveries.get(record.name)
     if recovery is not None and _is_due(state, recovery):
         return Activity.RESTARTING
@@ -291,7 +291,7 @@ def _activity(  # noqa: RET503 - assert_never does not return
 
 
 def _program_activity(state: SchedulerState, record: TaskRecord, status: TaskStatus, silence: int) -> Activity:
-    """Return what a running program does."""
+    """Return what a running program is doing."""
     if status.is_frozen:
         return Activity.FROZEN
     if record.id in state.process.progress:
@@ -304,7 +304,7 @@ def _program_activity(state: SchedulerState, record: TaskRecord, status: TaskSta
 
 
 def _job_activity(state: SchedulerState, rows: Sequence[TaskRow], restart: Restart | None) -> tuple[Activity, str]:
-    """Return what the job does, and of which tasks."""
+    """Return what the job is doing, and the tasks or the reason to show with it."""
     if state.stored.result is not None:
         live = [row.name for row in rows if row.live]
         return (Activity.STOPPING, list_names(live)) if live else (Activity.of(state.stored.result.verdict.value), "")
@@ -332,7 +332,7 @@ def _is_due(state: SchedulerState, recovery: Recovery) -> bool:
 
 
 def _last_restart(state: SchedulerState) -> str:
-    """Return the reason of the last relaunch of a task for its own cause."""
+    """Return why a task was last relaunched for a cause of its own; empty: never."""
     launches = {record.name: record.id for record in state.stored.tasks.values()}
     past = [
         item
@@ -344,7 +344,7 @@ def _last_restart(state: SchedulerState) -> str:
 
 
 def _restart(state: SchedulerState, due: Sequence[Recovery]) -> Restart | None:
-    """Return which tasks restart, which of their failures it is, and why."""
+    """Return which tasks restart, why, and how often they failed so; None: no task."""
     if not due:
         return None
     causes = [recovery for recovery in due if is_own_cause(recovery.why)]
@@ -366,7 +366,7 @@ def _restart(state: SchedulerState, due: Sequence[Recovery]) -> Restart | None:
 
 
 def restart_text(restart: Restart) -> str:
-    """Return why tasks restart, at which step, and from which one."""
+    """Return why tasks restart, the step of the failure, and the saved step."""
     task = "" if restart.why.startswith(restart.task) else f"{restart.task}: "
     if restart.step is None:
         return f"{task}{restart.why}"

@@ -95,7 +95,7 @@ def task_location(state: SchedulerState, name: TaskName) -> str:
 
 
 def _overridden(state: SchedulerState, step: StepDef, displayed: Step) -> Step:
-    """Return the step with the override and the reason of a paused task."""
+    """Return the step; if its task is paused, with the override and the reason."""
     name = step.task
     override = override_of(state, name) if name is not None and step.work is Work.LAUNCH else None
     if name is None or override is None:
@@ -148,7 +148,7 @@ def _before_deregistering(state: SchedulerState) -> str:
 
 
 def _to_do(now: PlanProgress) -> str:
-    """Return why a plan relaunches a running task."""
+    """Return why a plan will relaunch a running task, or what the plan waits for."""
     if now.plan.kind is not PlanKind.CUSTOM:
         return "its launch is outdated"
     if () in now.control.interrupted:

@@ -23,7 +23,7 @@ def names(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
 
 
 def plan(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
-    """One plan; status 200 complete, 202 in progress, 417 error."""
+    """One plan; HTTP status: 200 complete, 202 in progress, 417 error."""
     name = params.get("plan", DEPLOY)
     current = snapshot.plans().get(name)
     if current is None:

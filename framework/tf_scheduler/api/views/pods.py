@@ -60,7 +60,7 @@ def info(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
 
 
 def pod_not_found(name: str) -> ApiProblem:
-    """Return the SDK's error."""
+    """Return the SDK's answer for an unknown pod."""
     return ApiProblem(404, f"Pod {name} not found")
 
 
@@ -124,7 +124,7 @@ def _command(state: SchedulerState, record: TaskRecord, job: JobSpec) -> dict[st
 def task_environment(state: SchedulerState, record: TaskRecord, job: JobSpec) -> Mapping[str, str]:
     """Return a task's environment variables for display, without values of secrets.
 
-    Addresses are current: those at the launch of an older generation may differ.
+    The addresses are the current ones. The addresses at the launch of an older generation may differ.
     """
     cluster = cluster_spec.cluster_of(cluster_spec.cluster_records(state))
     executor_payload = payload_of(state.spec, job, record, cluster)

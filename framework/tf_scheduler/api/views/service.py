@@ -39,9 +39,9 @@ _NAMED_PLANS = (("back", 320, "backing up"), ("restor", 321, "restoring"))
 
 
 def health(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
-    """Health of the service as HTTP status; to Marathon, 200 to 399 is healthy.
+    """Health of the service as HTTP status; for Marathon, 200 to 399 is healthy.
 
-    An uninstalling service is healthy, because Marathon would otherwise wait forever for its deployment.
+    A service that is being uninstalled is healthy, because Marathon would otherwise wait forever for its deployment.
     """
     code, reason = _health(snapshot)
     body: HealthBody = {"value": code}
@@ -61,7 +61,7 @@ _UNSTARTED_LAUNCHES, _NAMED = 3, 5
 
 
 def _unstarted(snapshot: Snapshot) -> Iterator[str]:
-    """Yield why tasks do not start, if several launches did not."""
+    """Yield why tasks do not start, if several of their launches did not start."""
     stored = snapshot.state.stored
     if stored.result is not None or snapshot.uninstalling:
         return
@@ -142,7 +142,7 @@ def endpoint_names(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
 def endpoint(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
     """Addresses of the tasks of a job, and their DC/OS names.
 
-    `worker-port_1`: with the first of their further ports.
+    The endpoint `worker-port_1` has the first further port of each worker.
     """
     places = _endpoints(snapshot).get(params["name"])
     if not places:
@@ -154,7 +154,7 @@ def endpoint(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
 
 
 def _endpoints(snapshot: Snapshot) -> Mapping[str, list[tuple[TaskRecord, str]]]:
-    """Return name of the endpoint -> live tasks with their port, by index."""
+    """Return name of the endpoint -> live tasks with their port, sorted by index."""
     places: dict[str, list[tuple[TaskRecord, str]]] = defaultdict(list)
     for record in sorted(snapshot.state.live(), key=lambda record: record.index):
         places[record.job.value].append((record, record.address.rpartition(":")[2]))
@@ -226,13 +226,13 @@ def event_body(entry: JournalEntry) -> EventBody:
 
 @dataclass(frozen=True, slots=True)
 class JournalPosition:
-    """Last entry that a client has received. `journal`: its journal's id, or empty."""
+    """Last entry that a client has received. `journal`: id of the journal, or empty."""
 
     number: int
     journal: str = ""
 
     def resolve(self, journal: str, last: int) -> int:
-        """Return the last number shared with `journal`, which ends at `last`; 0 if none."""
+        """Return the number in `journal`, which ends at `last`; 0 for another journal."""
         return 0 if self.number > last or (self.journal and self.journal != journal) else self.number
 
     @classmethod
@@ -250,7 +250,7 @@ class JournalPosition:
 def events_page(
     entries: Sequence[JournalEntry], numbers: tuple[str, int, int], after: int | None, limit: int, task: str | None
 ) -> ApiAnswer:
-    """Return the next `limit` entries after a number; without a number, the newest.
+    """Return up to `limit` entries after a number; without a number, the newest ones.
 
     `numbers`: id of the journal, and its first and last number.
     """

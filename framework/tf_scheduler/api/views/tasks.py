@@ -1,4 +1,4 @@
-"""Tasks, and the reasons of pending tasks."""
+"""Views of tasks: state, resources, and reasons why tasks are pending; job speed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _LAUNCH = ("id", "agent_id", "hostname", "address", "generation", "launched_at",
 
 
 def tasks(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
-    """All tasks in the order of the options, then launched tasks missing from them."""
+    """All tasks in the order of the options, then launched tasks that options lack."""
     may_still_run = [str(launch) for launch in snapshot.state.stored.abandoned.values()]
     body: TasksBody = {"tasks": list(_tasks(snapshot.state)), "may_still_run": may_still_run}
     return View(body)
@@ -100,7 +100,7 @@ def _task(state: SchedulerState, item: TaskSpec | TaskRecord) -> TaskBody:
 
 
 def usage_of(state: SchedulerState, item: TaskSpec | TaskRecord) -> dict[str, float | None]:
-    """Return what the processes of a launch use; None if unknown."""
+    """Return the resources that the processes of a launch use; None for unknown ones."""
     launch, usage = state.process.usage.get(item.name, (None, None))
     own = usage if launch == getattr(item, "id", None) else None
     return {name: getattr(own, name, None) for name in _USAGE}
@@ -185,10 +185,10 @@ def _waits(step: Step) -> bool:
 
 
 def job_speed(reports: Mapping[TaskName, Progress], leader: str | None) -> float | None:
-    """Return the examples per second of the job; None without any.
+    """Return the examples per second of the job; None if no task reports them.
 
-    `reports`: last report of each task. A value of the whole job counts once, preferably that of the leader;
-    otherwise all tasks are summed up.
+    `reports`: last report of each task. A value for the whole job counts once; the leader's is preferred. Otherwise,
+    the values of all tasks are added up.
     """
     speeds = {
         name: report.examples_per_second for name, report in reports.items() if report.examples_per_second is not None

@@ -86,7 +86,7 @@ def result(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
 def progress(snapshot: Snapshot, curves: Curves, points: int, names: Collection[str] = ()) -> ApiAnswer:
     """Progress of the jobs and of tasks, with up to `points` points of each curve.
 
-    `names`: names of the tasks; none for all.
+    `names`: names of the tasks; empty: all tasks.
     """
     state = snapshot.state
     tasks, leader = list(state.spec.tasks()), state.spec.leader
