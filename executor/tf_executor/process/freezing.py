@@ -1,7 +1,8 @@
 """Detect a task whose processes are stopped by a signal, or blocked in the kernel.
 
 Silence proves nothing: many healthy programs print and report nothing for hours. A process in state T or D that uses no
-CPU time does not work, and its peers wait for it. Its parent may poll it meanwhile, as torchrun does.
+CPU time does not work, and its peers wait for it. The parent of this process may use CPU time meanwhile, because the
+parent polls the process, as torchrun does.
 """
 
 from __future__ import annotations
@@ -56,11 +57,11 @@ def _sample(pid: int) -> ProcessSample | None:
 
 
 class FreezeDetector:
-    """Compare samples of a task's processes; uses neither clock nor I/O.
+    """Detect frozen processes in samples of a task; uses neither clock nor I/O.
 
-    The task is frozen while some process is stopped at each sample, or blocked and no process works: shells and data
-    loaders sleep while they wait for a blocked process, and others read files in state D. Processes that are new, such
-    as health checks, do not count.
+    The task is frozen while a process is stopped at each sample. The task is also frozen while a process is blocked at
+    each sample and no process works. Shells and data loaders sleep while they wait for a blocked process. Healthy
+    processes are in state D, too, while they read files. New processes, such as health checks, do not count.
     """
 
     def __init__(self) -> None:
@@ -72,7 +73,7 @@ class FreezeDetector:
         self._cpu: dict[tuple[int, int], int] = {}
 
     def add(self, samples: Iterable[ProcessSample], now: float) -> float:
-        """Add the samples of one moment; return for how many seconds the task is frozen."""
+        """Add the samples of one moment; return how many seconds the task has been frozen."""
         current = {(item.pid, item.start_time): item for item in samples}
         frozen = {key: item.state for key, item in current.items() if item.state in _FROZEN_STATES}
         working = {

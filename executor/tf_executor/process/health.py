@@ -1,4 +1,4 @@
-"""Readiness, liveness and stall checks of the running program, in threads."""
+"""Readiness, liveness, stall and freeze checks of the running program, in threads."""
 
 from __future__ import annotations
 
@@ -79,7 +79,10 @@ log = logging.getLogger(__name__)
 
 
 class HealthChecks:
-    """Check threads; each reports at most one event, but `watch_freezing` each change."""
+    """Checks of a program, each in a thread that reports to `on_event`.
+
+    A check reports at most one event. Only the check of `watch_freezing` reports each change.
+    """
 
     def __init__(self, on_event: OnEvent) -> None:
         self._on_event = on_event
@@ -105,9 +108,10 @@ class HealthChecks:
     def watch_freezing(
         self, limit: float, sample: Callable[[], Sequence[ProcessSample]], silent_for: Callable[[], float]
     ) -> None:
-        """Report frozen processes and their return; FrozenTooLong after `limit` seconds.
+        """Report when processes freeze and continue; FrozenTooLong after `limit` seconds.
 
-        `limit` 0: never. A program that was silent for a shorter time works, although one of its processes is frozen.
+        `limit` 0: never. FrozenTooLong also needs `limit` seconds of silence: a program that prints or reports works,
+        although one of its processes is frozen.
         """
         self._sample = sample
         self._start("freezing", lambda: self._watch_freezing(limit, silent_for))
@@ -148,7 +152,7 @@ class HealthChecks:
         self._on_event(self._failure(f"stalled: no progress and no output for {silent:.0f} s"))
 
     def _failure(self, reason: str) -> Unhealthy | FrozenTooLong:
-        """Return the event of a failed check; a frozen program is not to blame."""
+        """Return the event of a failed check: Unhealthy, or FrozenTooLong if frozen."""
         detector = FreezeDetector()
         detector.add(self._sample(), 0.0)
         self._stopped.wait(_CHECK_INTERVAL)
@@ -174,7 +178,7 @@ class HealthChecks:
 
 
 def http_problem(url: str, timeout: float) -> str:
-    """Return why a GET without proxy has no status 200 to 399, or an empty string."""
+    """Return why a GET without proxy failed; empty for a status from 200 to 399."""
     from urllib.request import HTTPRedirectHandler  # imported only if needed, to save memory
 
     from tf_executor.contract.http import HttpClient

@@ -38,7 +38,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 def output_excerpt(stderr: bytes, stdout: bytes, secrets: Iterable[str], cut_off: int, sandbox: str = "/") -> str:
     """Return `; stderr: ... | ...; stdout: ...`, or an empty string.
 
-    Streams of at least `cut_off` bytes are assumed to be truncated at the beginning. Paths in `sandbox` are relative.
+    Streams of `cut_off` bytes or more are assumed to be truncated at the beginning. Paths in `sandbox` become relative.
     """
     values = [secret for secret in secrets if len(secret) >= _MIN_SECRET]
     excerpts = [
@@ -59,13 +59,13 @@ def excerpt(data: bytes, secrets: Sequence[str], size: int, is_truncated: bool, 
 
 
 def _inside(sandbox: str) -> re.Pattern[str]:
-    """Return the pattern of what paths in the sandbox begin with."""
+    """Return a pattern for the part that all paths in the sandbox begin with."""
     paths = {path.rstrip("/") for path in (sandbox, os.path.realpath(sandbox))}
     return re.compile("|".join(rf"(?<![\w.-]){re.escape(path)}/" for path in paths if path) or "(?!)")
 
 
 def _displayed_lines(data: bytes, secrets: Sequence[str], is_truncated: bool) -> list[str]:
-    """Return the lines without blank ones, as a terminal displays them."""
+    """Return the lines as a terminal displays them, without blank lines."""
     text = redact(data.decode("utf-8", "replace"), secrets)
     if is_truncated:
         text = _drop_first_line(text, secrets)
@@ -73,7 +73,7 @@ def _displayed_lines(data: bytes, secrets: Sequence[str], is_truncated: bool) ->
 
 
 def redact(text: str, secrets: Sequence[str]) -> str:
-    """Replace each secret, the longest first, and each line of a multi-line secret."""
+    """Replace secrets, and the lines of multi-line secrets, the longest first."""
     parts = {part for secret in secrets for part in (secret, *secret.splitlines())}
     for part in sorted(parts, key=len, reverse=True):
         if len(part) >= _MIN_SECRET:
@@ -104,7 +104,7 @@ def _last_bytes(text: str, size: int) -> str:
 
 
 def storage_reason(stderr: bytes) -> bytes:
-    """Return the last error of `user.storage`, without lines of TensorFlow."""
+    """Return the last message of `user.storage`; skip the lines of TensorFlow."""
     return next((line for line in reversed(stderr.split(b"\n")) if line.startswith(b"storage: ")), b"")
 
 
@@ -170,10 +170,10 @@ HINT = "; hint: "
 def program_error(
     exit_code: int, output: bytes, secrets: Iterable[str], sandbox: str, variables: Mapping[str, str]
 ) -> ProgramError:
-    """Return the error that a program has ended with.
+    """Return the error with which a program ended.
 
     Args:
-        output: Of stderr, or of stdout if the program wrote only there.
+        output: Last bytes of stderr, or of stdout if the program wrote only to stdout.
         variables: Environment of the program.
     """
     values = [secret for secret in secrets if len(secret) >= _MIN_SECRET]
@@ -233,7 +233,7 @@ def _version(folder: str, package: str) -> str:
 
 
 def _strategy_in(path: str) -> str:
-    """Return the class of the strategy that a program names."""
+    """Return the strategy class that a program's file names; empty if none."""
     try:
         with Path(path).open(encoding="utf-8", errors="replace") as file:
             match = _STRATEGIES.search(file.read(_MAX_SOURCE))
@@ -243,7 +243,7 @@ def _strategy_in(path: str) -> str:
 
 
 def _is_usage(lines: Sequence[str]) -> bool:
-    """Return whether a parser of arguments, or Python, has refused the arguments."""
+    """Return whether the program's argument parser, or Python, refused arguments."""
     return "can't open file" in lines[-1] or any(line.lower().startswith("usage:") for line in lines)
 
 
@@ -265,7 +265,7 @@ def _entries(folder: str) -> Sequence[str]:
 def _exception(lines: Sequence[str]) -> tuple[int, int, re.Match[str] | None]:
     """Return begin and end of the last exception's text, and the program's last frame.
 
-    A SyntaxError of the program has no header, and that of a long traceback may be cut off.
+    A SyntaxError of the program has no header. The header of a long traceback may be cut off.
     """
     ends = [n for n, line in enumerate(lines) if line == _HEADER or line.startswith(_IGNORED)]
     headers = [n for n in ends if lines[n] == _HEADER and not (n and lines[n - 1].startswith(_IGNORED))]
@@ -279,14 +279,14 @@ def _exception(lines: Sequence[str]) -> tuple[int, int, re.Match[str] | None]:
 
 
 def _after_frames(lines: Sequence[str], begin: int) -> int:
-    """Return the index of the exception; other threads may write between frames."""
+    """Return the line number of the exception; threads may write between frames."""
     numbered = enumerate(lines[begin:], begin)
     texts = ((n, line) for n, line in numbered if not (line.startswith(" ") or _MARKERS.fullmatch(line)))
     return next((n for n, line in texts if not _LOGGED.match(line)), len(lines) - 1)
 
 
 def _folded(text: str) -> str:
-    """Return the text without addresses, content of tensors, modules and operations."""
+    """Remove addresses, tensor contents, and names of modules and operations."""
     return _NUMBERS.sub("...", _ADDRESS.sub("", _NODE.sub("", _MODULE.sub("", text))))
 
 

@@ -1,4 +1,4 @@
-"""Read OOM kills from cgroups, and used memory, CPU time and ports from /proc."""
+"""Measure OOM kills (cgroups), used memory, CPU time and listening ports (/proc)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOT = Path("/")
 
 @dataclass(frozen=True)
 class OomKills:
-    """Number of processes that the kernel has killed so far; None: unknown."""
+    """Processes that the kernel has killed so far for lack of memory; None: unknown."""
 
     container: int | None = None
     host: int | None = None
@@ -58,8 +58,8 @@ def read_oom_kills(root: Path = ROOT) -> OomKills:
 def _memory_group(root: Path) -> Path | None:
     """Return the folder of the executor's memory control group.
 
-    The path `/` is either the host's group or that of a container with its own name space; only the latter has a
-    limit.
+    The path `/` is either the host's group, or the group of a container with its own name space. Only the container's
+    group has a limit.
     """
     for line in read_proc(root / "proc/self/cgroup").splitlines():
         _number, controllers, path = line.split(":", 2)
@@ -125,7 +125,7 @@ def _kilobytes(path: Path) -> dict[str, int]:
 
 
 class UsageMeter:
-    """Compare samples of a task's processes; reads memory from /proc."""
+    """Compute usage from samples of a task's processes; reads memory from /proc."""
 
     def __init__(self, root: Path = Path("/proc")) -> None:
         self._root = root
@@ -135,7 +135,7 @@ class UsageMeter:
         self._peak = 0.0
 
     def measure(self, samples: Sequence[ProcessSample], now: float) -> Usage:
-        """Return the usage of these processes; what several of them share counts once."""
+        """Return the usage of these processes; memory that they share counts once."""
         used, largest = self._memory(samples)
         # A process may have had more memory between two measurements.
         self._peak = max(self._peak, used, largest)
@@ -147,7 +147,7 @@ class UsageMeter:
     def excess(self, samples: Sequence[ProcessSample], limit: float) -> float:
         """Return the used MB if they exceed `limit`, else 0.
 
-        Forked processes share memory that only the slower `smaps_rollup` (Linux 4.14) counts once.
+        Forked processes share memory. Only `smaps_rollup` (Linux 4.14), which is slower, counts shared memory once.
         """
         used, largest = self._memory(samples)
         if used > limit >= largest:
@@ -157,20 +157,20 @@ class UsageMeter:
         return used if used > limit else 0.0
 
     def _memory(self, samples: Sequence[ProcessSample]) -> tuple[float, float]:
-        """Return the used MB of all processes, and the most that one of them has had."""
+        """Return the used MB of all processes, and the highest peak of one process."""
         parts = [_resident(sample.pid, self._root) for sample in samples] or [[0, 0, 0, 0]]
         own, files, shared, peaks = zip(*parts)
         return (sum(own) + max(files) + max(shared)) / _KB, max(peaks) / _KB
 
     def end(self, largest_kb: int) -> Usage:
-        """Return the last report, given the peak of the largest process."""
+        """Return the last report; `largest_kb`: peak of the largest process."""
         return Usage(round(max(self._peak, largest_kb / _KB), 1))
 
 
 class UsageReporter:
-    """Measure what the processes below this one use, in a thread; `send` may block.
+    """Measure and send the usage of the task's processes in a thread.
 
-    `on_excess` is called once if they use more than `limit` MB; 0: unlimited.
+    `send` may block. `on_excess` is called once if the processes use more than `limit` MB; 0: unlimited.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class UsageReporter:
             log.exception("the usage is not reported any more")
 
     def _has_ended(self, seconds: float) -> bool:
-        """Return whether the task has ended within `seconds`; check its limit meanwhile."""
+        """Wait `seconds` and check the limit meanwhile; return whether the task ended."""
         deadline = time.monotonic() + seconds
         while self._limit and (left := deadline - time.monotonic()) > 0:
             if self._stopped.wait(min(left, LIMIT_INTERVAL)):
@@ -227,15 +227,16 @@ _LOCAL, _STATE, _INODE = 1, 3, 9
 
 
 def is_port_held_by_others(port: int, own: Iterable[int], root: Path = Path("/proc")) -> bool:
-    """Return whether another process than `own` listens on `port`; False if unknown."""
+    """Return whether a process outside of `own` listens on `port`; False if unknown."""
     listening = set(_listening(port, root))
     return bool(listening) and not any(listening & set(_sockets(root / str(pid))) for pid in own)
 
 
 def is_port_still_held_by_others(port: int, own: Callable[[], Iterable[int]]) -> bool:
-    """Return the same after the end of a program, whose own sockets may close late.
+    """Like `is_port_held_by_others`, but wait until an ended program's sockets close.
 
-    The threads of a killed process hold its sockets while they exit, but its main thread shows none (proc(5)).
+    The threads of a killed process hold the sockets while they exit, but /proc shows none for the main thread
+    (proc(5)).
     """
     deadline = time.monotonic() + CLOSING_SECONDS
     while is_port_held_by_others(port, own()):
@@ -246,7 +247,7 @@ def is_port_still_held_by_others(port: int, own: Callable[[], Iterable[int]]) ->
 
 
 def _listening(port: int, root: Path) -> Iterator[str]:
-    """Yield the socket inodes that listen on `port`."""
+    """Yield the inodes of the sockets that listen on `port`."""
     for name in ("tcp", "tcp6"):
         for fields in map(str.split, read_proc(root / "net" / name).splitlines()[1:]):
             if fields[_STATE] == _LISTEN and int(fields[_LOCAL].rpartition(":")[2], 16) == port:
@@ -254,7 +255,7 @@ def _listening(port: int, root: Path) -> Iterator[str]:
 
 
 def _sockets(process: Path) -> Iterator[str]:
-    """Yield the socket inodes that a process has open."""
+    """Yield the inodes of the sockets that a process has open."""
     try:
         entries = list((process / "fd").iterdir())
     except OSError:

@@ -26,10 +26,10 @@ class RotatedFile:
 
     The content is copied and the file truncated, so that the inode stays valid for `tail -f`, Mesos' file API and
     inherited descriptors. Nothing is lost, because no other process writes. If the file was removed, the next output
-    goes to a new file; if it was renamed, after the next rotation.
+    goes to a new file. If the file was renamed, output goes to a new file after the next rotation.
 
-    The executor may be root, and the folder may belong to the program's user. So the folder is opened once, before the
-    program starts, files are only created in it, and no link is followed.
+    The executor may be root, and the folder may belong to the program's user. So the executor opens the folder once,
+    before the program starts, creates files only in this folder, and follows no link.
     """
 
     _CREATE = os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -46,7 +46,7 @@ class RotatedFile:
         self._size = os.fstat(self._file).st_size
 
     def write(self, data: bytes) -> None:
-        """Append `data`; a backup ends with a line if possible. Raises OSError."""
+        """Append `data`; rotate at the end of a line if possible. Raises OSError."""
         if not os.fstat(self._file).st_nlink and self._renew():
             self._size = 0
         while self._size + len(data) > self._limit:
@@ -137,8 +137,8 @@ _TIMES_INTERVAL = 0.25
 class OutputTimes:
     """Index of an output file: lines `OFFSET UNIX_TIME`, to show output by time.
 
-    The bytes from an offset on were written at that time, or before the next line's. A full index forgets every second
-    line of its older half.
+    The bytes from an offset on were written at the time in this line, or later but before the time in the next line. A
+    full index drops every second line of its older half.
     """
 
     def __init__(self, path: Path) -> None:
@@ -183,7 +183,7 @@ class Output:
     """One output stream; file errors never block processes that write to `writer`."""
 
     def __init__(self, path: Path, descriptor: int, limit: int, backups: int) -> None:
-        """`descriptor`: the executor's own stream, which replaces `path` if it is a pipe."""
+        """`descriptor`: the executor's own stream; a pipe is used in place of `path`."""
         regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
         self._file = RotatedFile(path, limit, backups) if regular else InheritedFile(descriptor)
         self._times = OutputTimes(path.with_name(path.name + TIMES_SUFFIX)) if regular else None
@@ -224,7 +224,7 @@ class Output:
             self._times.close()
 
     def _write(self, chunk: bytes) -> None:
-        """Write output; a full disk loses output but does not stop the program."""
+        """Write output. On a full disk output is lost, but the program continues."""
         try:
             if isinstance(self._file, RotatedFile) and self._times is not None:
                 before = self._file.size

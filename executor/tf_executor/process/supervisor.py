@@ -1,7 +1,7 @@
 """Start the task's commands and track their processes until all have exited.
 
-The caller must be a subreaper (`tree.become_subreaper`) and start processes only here: then ECHILD from waitpid means
-that all processes of the task have exited, including daemonised ones. Nothing polls.
+The caller must be a subreaper (`tree.become_subreaper`) and start processes only here. Then ECHILD from waitpid means
+that all processes of the task have exited, including daemons. So no thread polls.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LimitsError(ValueError):
 
 @dataclass(frozen=True)
 class ProcessLimits:
-    """User, limits and niceness, resolved: the child only makes system calls."""
+    """User, limits and niceness as numbers, so that the child only makes system calls."""
 
     nice: int = 0
     #: (resource number, (soft, hard))
@@ -99,7 +99,7 @@ def _amount(limit: int) -> float:
 
 
 def _identity(user: str) -> tuple[int, int, tuple[int, ...]] | None:
-    """Return the user's ids; None if the executor has the user or is not root."""
+    """Return the user's ids; None if the program keeps the executor's user."""
     if not user or os.geteuid() != 0:
         return None
     try:
@@ -131,7 +131,7 @@ def preexec(limits: ProcessLimits, after: Callable[[], None], errors: int) -> Ca
 def chown_sandbox(sandbox: Path, user: int, group: int) -> None:
     """Give the sandbox and its direct entries to the program's user, as Mesos does.
 
-    Not deeper entries, which may be a volume with a million files. Raises OSError.
+    Deeper entries keep their owners, because a volume may have a million files. Raises OSError.
     """
     for path in (sandbox, *sandbox.iterdir()):
         os.chown(path, user, group, follow_symlinks=False)
@@ -145,7 +145,7 @@ OnEnd = Callable[[TaskEnd], None]
 
 @dataclass(frozen=True)
 class CommandContext:
-    """Environment of a command."""
+    """Environment, folder, streams and limits of a command."""
 
     environment: Mapping[str, str]
     directory: str
@@ -161,10 +161,10 @@ class SpawnError(RuntimeError):
 
 
 class Supervisor:
-    """Commands of one task.
+    """Starts, signals and collects the processes of one task.
 
-    `on_event` gets Exited for each `spawn`, and TreeGone once after `terminate` or `kill`, from a thread of the
-    supervisor.
+    A thread calls `on_event` with Exited for each `spawn`, and once with TreeGone when all processes have exited after
+    `terminate` or `kill`.
     """
 
     def __init__(self, on_event: OnEvent) -> None:
@@ -191,7 +191,8 @@ class Supervisor:
     ) -> TaskEnd | None:
         """Run a command; return None if it exceeds `timeout` seconds. Raises SpawnError.
 
-        Kills what it leaves in its session. `terminate` kills it, unless it has the grace period of the program.
+        Kills the processes that the command leaves in its session. `terminate` kills the command, unless `has_grace`
+        gives it the grace period of the program.
         """
         endings: SimpleQueue[TaskEnd | None] = SimpleQueue()
         with self._changed:
@@ -208,7 +209,7 @@ class Supervisor:
             _kill_session(leader)
 
     def terminate(self) -> None:
-        """Send SIGTERM to each process once: many skip their checkpoint on a second."""
+        """Send SIGTERM to each process once: many programs save nothing on a second one."""
         self._close()
         with self._changed:
             sessions = tuple(self._sessions)
@@ -223,7 +224,7 @@ class Supervisor:
         signal_descendants(os.getpid(), others, signal.SIGTERM)
 
     def kill(self) -> None:
-        """Send SIGKILL to every process, also to those that appear until all have exited."""
+        """Send SIGKILL to every process, also to new processes, until all have exited."""
         self._killing = True
         self._close()
         _kill_all()
@@ -257,7 +258,7 @@ class Supervisor:
         self._on_event(TreeGone())
 
     def _await_children(self) -> bool:
-        """Return False if no process is left and none will be started."""
+        """Wait for a process; return False if none is left and none will be started."""
         with self._changed:
             self._changed.wait_for(lambda: self._has_children or self._closing)
             return self._has_children
@@ -319,7 +320,7 @@ def _kill_all() -> None:
 
 
 def _kill_session(leader: int) -> None:
-    """Kill the processes of a session, and those that they have forked since a scan."""
+    """Kill a session's processes; scan again for processes forked in the meantime."""
     own = os.getpid()
     for _ in range(_SCANS):
         pids = [pid for pid in descendants(own) if _leader_of(pid, os.getsid) == leader]
@@ -329,7 +330,7 @@ def _kill_session(leader: int) -> None:
 
 
 def _leader_of(pid: int, lookup: Callable[[int], int]) -> int:
-    """Return the id that os.getsid or os.getpgid gives; 0 for an exited process."""
+    """Return the result of os.getsid or os.getpgid; 0 for an exited process."""
     try:
         return lookup(pid)
     except ProcessLookupError:

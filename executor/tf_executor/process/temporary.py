@@ -1,6 +1,6 @@
 """Make and remove a task's temporary folder and in-memory files; remove orphans.
 
-Each folder has a lock, which the kernel releases when the process exits, so that others can recognise orphans.
+Each folder has a lock, which the kernel releases when the executor exits. So other executors can recognise orphans.
 systemd-tmpfiles keeps locked folders regardless of their age (tmpfiles.d(5), Age).
 """
 
@@ -21,7 +21,7 @@ from .watchdog_process import remove_folder
 def make_locked_folder(where: Path, prefix: str) -> tuple[Path, int]:
     """Make a locked folder of mode 0700 in `where`; return it and its descriptor.
 
-    Until the folder is locked, another name hides it from `remove_orphans`. Raises OSError.
+    Until the folder is locked, it has another name, which `remove_orphans` ignores. Raises OSError.
     """
     draft = Path(tempfile.mkdtemp(prefix=f".{prefix}", dir=str(where)))
     try:
@@ -34,7 +34,7 @@ def make_locked_folder(where: Path, prefix: str) -> tuple[Path, int]:
 
 
 def remove_orphans(where: Path, prefix: str) -> None:
-    """Remove folders whose processes have exited, as far as permitted."""
+    """Remove the folders of exited executors, as far as permissions allow."""
     for folder in where.glob(f"{prefix}*"):
         with suppress(OSError):
             lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY)
@@ -72,7 +72,7 @@ class MemoryFiles:
         self._names: dict[str, str] = {}
 
     def write(self, sandbox: str, contents: Mapping[str, bytes], owner: Owner) -> None:
-        """Write each `name in the sandbox -> content` with mode 0600; call it once.
+        """Write `contents`, by name in the sandbox, with mode 0600; call it only once.
 
         Raises OSError, or ValueError for a path outside the sandbox.
         """
@@ -94,7 +94,7 @@ class MemoryFiles:
     def replace(self, contents: Mapping[str, bytes], owner: Owner) -> None:
         """Replace contents atomically. Raises OSError.
 
-        Uses the descriptor: the user owns the folder and may have replaced its path by a link.
+        Uses the folder's descriptor, because the user owns the folder and may have replaced the path by a link.
         """
         for name, content in contents.items():
             target, draft = self._names[name], f"{_NEW}{self._names[name]}"

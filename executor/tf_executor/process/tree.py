@@ -36,8 +36,8 @@ def become_subreaper() -> None:
 def hide_environment() -> None:
     """Hide memory and environment (agent's token) from other processes of this user.
 
-    The user's program is one of them, unless it runs as root. A forked copy is hidden, too: exec of a program that its
-    user may read ends that (prctl(2)). `os.environ` still has the token.
+    Both are hidden from the user's program, too, unless it runs as root. A forked child stays hidden until it executes
+    a program that its user may read (prctl(2)). `os.environ` still has the token.
     """
     _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     token = _LIBC.getenv(b"MESOS_EXECUTOR_AUTHENTICATION_TOKEN")
@@ -66,7 +66,7 @@ def close_descriptors_on_exec() -> None:
 def access_files_as(user: int, group: int, groups: Sequence[int]) -> None:
     """Let only the calling thread access files as another user; the others keep root.
 
-    On other machines than those of _SETGROUPS the supplementary groups stay.
+    On a machine type that _SETGROUPS lacks, the thread keeps its supplementary groups.
     """
     number = _SETGROUPS.get(os.uname().machine)
     if number is not None:
@@ -79,8 +79,9 @@ def access_files_as(user: int, group: int, groups: Sequence[int]) -> None:
 def reset_signals() -> None:
     """Make started processes receive all signals. Call it before the first fork.
 
-    Ignored (as by nohup) and blocked signals stay so after exec (signal(7), execve(2)): a shell could not even set a
-    trap. A handler is reset by exec, and keeps this process alive.
+    Signals that are ignored (for example by nohup) or blocked stay ignored or blocked after exec (signal(7),
+    execve(2)): a shell could not even set a trap. So an ignored signal gets a handler here: exec resets the handler,
+    and the handler keeps this process alive.
     """
     for number in signal.valid_signals() - _PYTHON_SIGNALS:
         if signal.getsignal(number) == signal.SIG_IGN:
@@ -93,10 +94,10 @@ def _discard(number: int, frame: Any) -> None:
 
 
 def die_with_parent() -> Callable[[], None]:
-    """Return a `preexec_fn` that kills the child with the calling thread (prctl(2)).
+    """Return a `preexec_fn` that ties a child's life to the calling thread (prctl(2)).
 
-    Call it from a thread that lives as long as the executor. Between fork and exec only loaded C functions are
-    called, which take no lock.
+    When that thread ends, the kernel kills the child; so call this from a thread that lives as long as the executor.
+    Between fork and exec, the `preexec_fn` calls only loaded C functions, which take no lock.
     """
     parent = os.getpid()
 
@@ -139,7 +140,7 @@ def read_proc(path: Path) -> str:
 
 
 def open_files(pid: int) -> Iterator[tuple[int, int]]:
-    """Yield device and inode of each open file; none if unreadable or exited."""
+    """Yield device and inode of each open file; nothing if unreadable or exited."""
     try:
         entries = list(Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
@@ -153,7 +154,7 @@ def open_files(pid: int) -> Iterator[tuple[int, int]]:
 
 
 def signal_process(pid: int, number: int) -> None:
-    """Signal process `pid` or group -`pid`; ignore other users' and exited ones."""
+    """Signal process `pid` or group -`pid`, unless it is another user's or has exited."""
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
 
@@ -182,7 +183,7 @@ def signal_descendants(root: int, pids: Iterable[int], number: int, condition: C
 
 
 def _open_process(pid: int) -> int | None:
-    """Return a descriptor of the process; None before Linux 5.3 and Python 3.9."""
+    """Return a descriptor of the process; None before Linux 5.3 or Python 3.9."""
     try:
         return os.pidfd_open(pid)
     except ProcessLookupError:

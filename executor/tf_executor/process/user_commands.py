@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 def make_folder(sandbox: str) -> None:
     """Make the folder of results, which only the executor's user may enter.
 
-    Its existence shows that this executor knows commands of users.
+    The folder's existence shows that this executor supports commands of users.
     """
     with suppress(OSError):
         (Path(sandbox) / EXEC_FOLDER).mkdir(0o700)
@@ -59,7 +59,7 @@ class UserCommands:
         self._running: dict[str, threading.Thread] = {}
 
     def receive(self, message: bytes) -> None:
-        """Run the command of a message; ignore one that is not from the scheduler."""
+        """Run the command of a message; ignore a message not from the scheduler."""
         try:
             request = ExecRequest.decode(message, self._key, self._task_id)
         except PayloadError as error:
@@ -79,7 +79,7 @@ class UserCommands:
             self._write(request.id, ExecReport(error=f"{MAX_RUNNING} commands run in this task already"))
 
     def settle(self, timeout: float) -> None:
-        """Wait for the results of commands whose processes have exited."""
+        """Wait up to `timeout` seconds for the results of commands that have ended."""
         end = time.monotonic() + timeout
         with self._lock:
             threads = list(self._running.values())
@@ -115,7 +115,7 @@ class UserCommands:
         return ExecReport(ending.exit_code, ending.signal, cut=cut, stdout=texts[0], stderr=texts[1])
 
     def _write(self, name: str, report: ExecReport) -> None:
-        """Write a result as a whole, and remove the oldest ones."""
+        """Write a result atomically, and remove the oldest results."""
         try:
             folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:

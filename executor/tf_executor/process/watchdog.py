@@ -27,8 +27,8 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - m
 def start_watchdog(environ: Mapping[str, str]) -> Callable[[str], None]:
     """Start the watchdog; call this before starting threads or subreaping.
 
-    Afterwards the watchdog would count as a process of the task. Return a function that adds a folder to remove, or a
-    session or process to kill (`watchdog_process`); it raises OSError when the watchdog has exited.
+    A watchdog that is started later would count as a process of the task. Return a function that adds a folder to
+    remove, or a session or process to kill (`watchdog_process`). It raises OSError when the watchdog has exited.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -63,7 +63,7 @@ def _detach(reader: int, marks: list[str]) -> None:
 class WatchedProcesses:
     """Tell the watchdog about processes that left the session of their stage.
 
-    A program may start many short-lived ones: only a process of two samples in a row counts.
+    A program may start many short-lived processes. So the watchdog gets only processes that two samples in a row have.
     """
 
     def __init__(self, watch: Callable[[str], None]) -> None:
@@ -73,7 +73,7 @@ class WatchedProcesses:
         self._known: set[tuple[int, int]] = set()
 
     def add(self, samples: Iterable[ProcessSample], session: int, *, with_new: bool = False) -> None:
-        """Add a sample; `with_new`: it is the last one of a stage."""
+        """Add a sample. `with_new`: include new processes, because the stage is over."""
         current = {(item.pid, item.start_time) for item in samples}
         for pid, start_time in (current if with_new else current & self._sampled) - self._known:
             with suppress(OSError):  # exited, or without the watchdog

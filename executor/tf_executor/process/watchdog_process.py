@@ -20,11 +20,11 @@ _KEPT_ON = (OSError, RecursionError)
 
 
 def main() -> None:
-    """Read entries from stdin to its end; then kill the task and remove the paths.
+    """Read entries from stdin until its end; then kill the task and remove folders.
 
-    To the task belong the processes whose environment contains all arguments, which are NAME=VALUE, the processes of
-    the last session, the processes of entries, and all processes below these. The leader of an earlier session has
-    exited, so that its id may belong to another session by now.
+    Kills these processes: all whose environment contains every argument (NAME=VALUE), all of the last session entry,
+    those of process entries, and all descendants of these. The leader of an earlier session has exited. So another
+    session may have its id by now, and an earlier session is not killed.
     """
     data = b""
     while True:
@@ -47,7 +47,7 @@ def session_entry(leader: int) -> str:
 
 
 def process_entry(pid: int, start_time: int) -> str:
-    """Return the entry of a process, whatever its environment and session."""
+    """Return the entry of a process to kill, in any session and with any environment."""
     return f"+{pid} {start_time}"
 
 
@@ -113,7 +113,7 @@ def _environment(pid: int) -> set[bytes]:
 
 
 def _open_process(pid: int) -> int | None:
-    """Return a descriptor; None if exited, or before Linux 5.3 and Python 3.9."""
+    """Return a descriptor; None if exited, or before Linux 5.3 or Python 3.9."""
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):
