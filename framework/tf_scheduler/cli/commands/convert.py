@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from dcos_command.command import example_block
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.cli.common.folders import (
     UserPath,
@@ -25,7 +26,6 @@ from tf_scheduler.cli.common.folders import (
     read,
     source_name,
 )
-from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import interpreter_path
 from tf_scheduler.cli.common.output import echo_json, json_option
 from tf_scheduler.cli.local_run.fitting import fits_machine
@@ -47,15 +47,17 @@ _PROVIDED = (
 )
 
 
+_EXAMPLES = ("convert job.yaml -o options.json", "convert tony.xml --local --program train.py -o options.json")
 _HELP = f"""Convert FILE to an options file.
 
 FILE is {KINDS}, or - for standard input. A warning on standard error names each field that cannot be converted.
 docs/how-to/migrate lists all fields.
+
+{example_block("dcos-tensorflow", _EXAMPLES)}
 """
 
 
 @click.command(help=_HELP)
-@examples("convert job.yaml -o options.json", "convert tony.xml --local --program train.py -o options.json")
 @click.argument("file", type=file_type)
 @output_option
 @force_option
