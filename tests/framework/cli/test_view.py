@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 from dataclasses import asdict, replace
 from types import SimpleNamespace
 
@@ -17,9 +18,10 @@ from tf_executor.contract.states import Activity, TaskState
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.api.views.overview import Overview, overview
 from tf_scheduler.cli.common.output import fold_lines
-from tf_scheduler.cli.local_run.follow import StopMonitor, follow
+from tf_scheduler.cli.local_run.follow import StopMonitor, collect_signals, follow
 from tf_scheduler.cli.local_run.view import RunHistory, run_view
 from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.logging_setup import handle_signals
 from tf_scheduler.model.effects import StatusStored, TaskLaunched
 from tf_scheduler.model.reasons import AgentRejected, TooSmall
 from tf_scheduler.model.resources import Shortage
@@ -254,3 +256,12 @@ def test_result_of_stopped_run_has_reasons_of_pending_tasks() -> None:
     result = follow(scheduler, monitor, SimpleNamespace(nodes=()), own=True, draw=lambda *_: None)
 
     assert ("SIGTERM received", REASONS) == (result.stop_reason, result.pending)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signal_is_collected_during_a_run(number: signal.Signals) -> None:
+    """The job stops gracefully, also if its terminal is closed."""
+    with handle_signals(lambda _: None, number), collect_signals() as received:
+        signal.raise_signal(number)
+
+    assert [number.name] == received

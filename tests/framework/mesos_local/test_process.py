@@ -294,18 +294,20 @@ def test_unused_folder_is_left_alone(tmp_path: Path) -> None:
 def test_signals_are_deferred_during_clean_up() -> None:
     """The first one is delivered then, once; handlers are what they were."""
     seen: list[int] = []
-    before = signal.signal(signal.SIGTERM, lambda number, _frame: seen.append(number))
+    signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = {each: signal.signal(each, lambda number, _frame: seen.append(number)) for each in signals}
     try:
         with uninterrupted():
             with uninterrupted():
-                for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
+                for number in signals:
                     signal.raise_signal(number)
             assert [] == seen
         assert [signal.SIGTERM] == seen
         signal.raise_signal(signal.SIGTERM)
         assert [signal.SIGTERM] * 2 == seen
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def test_ignored_signals_stay_ignored() -> None:
