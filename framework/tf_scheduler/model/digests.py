@@ -1,4 +1,4 @@
-"""Files of `service.data` and SHA-256 digests: form in options, check in a shell."""
+"""Parse and format `service.data`; make shell commands that check SHA-256 digests."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class DataFile:
 
 
 def is_data_list(text: str) -> bool:
-    """Return whether the text is a list of records as JSON; else it has URLs."""
+    """Return whether the text is a JSON list of records; otherwise it contains URLs."""
     return text.lstrip().startswith("[")
 
 
 def split_data(text: str) -> tuple[DataFile, ...]:
-    """Split comma-separated URLs, or a valid JSON list of records.
+    """Return the files of `service.data`: comma-separated URLs, or a valid JSON list.
 
-    A URL may have a digest: URL#sha256=DIGEST. Raises ValueError.
+    A URL may have a digest: URL#sha256=DIGEST. Raises ValueError if anything else follows `#`.
     """
     if is_data_list(text):
         return tuple(_data_file(**record) for record in json.loads(text))
@@ -65,9 +65,10 @@ def join_data(files: Iterable[DataFile]) -> str:
 
 
 def digest_check(file: str, digest: str) -> str:
-    """Return shell commands that go on only if the file has the digest.
+    """Return shell commands that continue only if the file has this SHA-256 digest.
 
-    `digest` is in lower case. Only one that was read and differs is final; after exit code 1 another try may succeed.
+    `digest` is in lower case. Exit code WRONG_DIGEST is final: the file has another digest. After exit code 1 the
+    digest could not be computed, and another try may succeed.
     """
     name = shlex.quote(file)
     unread = f"printf 'cannot compute the SHA-256 digest of %s: sha256sum failed\\n' {name} >&2; exit 1"

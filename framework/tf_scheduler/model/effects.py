@@ -50,7 +50,7 @@ class FrameworkForgotten:
 
 @dataclass(frozen=True, slots=True)
 class TaskLaunched:
-    """A launch, stored before ACCEPT is sent; replaces the task's previous record."""
+    """A launch is stored before ACCEPT is sent; it replaces the task's last record."""
 
     record: TaskRecord
 
@@ -82,14 +82,14 @@ class LaunchAbandoned:
 
 @dataclass(frozen=True, slots=True)
 class AbandonedLaunchEnded:
-    """The end of an abandoned launch was reported, or it is too old to be expected."""
+    """An abandoned launch was reported as ended, or was abandoned too long ago."""
 
     id: TaskId
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryDecided:
-    """A launch will be replaced because it, or a peer it restarts with, was lost."""
+    """A launch will be replaced, because it or a peer that it restarts with was lost."""
 
     recovery: Recovery
 
@@ -110,7 +110,7 @@ class AgentFailuresForgotten:
 
 @dataclass(frozen=True, slots=True)
 class MembersStored:
-    """A list of workers will be sent to the chief, or the chief has answered."""
+    """A list of workers will be sent to the chief, or the chief has answered a list."""
 
     members: Members
 
@@ -130,16 +130,16 @@ class TaskResumed:
 
 @dataclass(frozen=True, slots=True)
 class SecretTokenRedeemed:
-    """A launch's secret token was used; only the client with its nonce may reuse it."""
+    """A client used the secret token of a launch; only that client may use it again."""
 
     task_id: TaskId
-    #: Digest of the nonce.
+    #: Digest of the nonce that identifies the client.
     nonce: str
 
 
 @dataclass(frozen=True, slots=True)
 class SecretsExposed:
-    """Another process may have secrets; replaces the earlier exposure on the agent."""
+    """Another process may have secrets; this replaces the agent's earlier exposure."""
 
     exposure: SecretExposure
 
@@ -237,7 +237,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """Accept the merged offers of one agent; decline the rest for `refuse_seconds`."""
+    """Accept an agent's offers; unused resources are declined for `refuse_seconds`."""
 
     offer_ids: tuple[OfferId, ...]
     launches: tuple[Launch, ...]
@@ -260,7 +260,7 @@ class AcceptInverseOffers:
 
 @dataclass(frozen=True, slots=True)
 class Suppress:
-    """Stop offers."""
+    """Ask Mesos to send no more offers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +276,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """Acknowledge a stored status; Mesos resends statuses without acknowledgement."""
+    """Acknowledge a stored status; until then, Mesos sends the status again."""
 
     task_id: TaskId
     agent_id: AgentId
@@ -285,8 +285,9 @@ class Acknowledge:
 
 @dataclass(frozen=True, slots=True)
 class Reconcile:
-    """Request statuses of tasks; empty for all (Mesos documentation, reconciliation)."""
+    """Request the statuses of tasks (Mesos documentation, reconciliation)."""
 
+    #: Task -> its agent; empty for all tasks.
     tasks: Mapping[TaskId, AgentId]
 
 

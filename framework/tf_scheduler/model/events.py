@@ -18,7 +18,7 @@ from .task import PodVerb, TaskRecord, TaskStatus
 
 
 class ConnectionProblem(Kinded):
-    """Base of events about calls, events and clocks that are wrong, or well again."""
+    """Base class of events that report a problem with Mesos or a clock, or its end."""
 
     __slots__ = ()
 
@@ -41,7 +41,7 @@ class Disconnected(Kinded):
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionRefused(Kinded):
-    """Mesos sent ERROR and ended the subscription permanently, or was not asked."""
+    """Mesos (with ERROR) or the scheduler itself refused the subscription permanently."""
 
     kind: ClassVar[str] = "Refused"
     message: str
@@ -58,7 +58,7 @@ class FrameworksHidden(ConnectionProblem):
 
 @dataclass(frozen=True, slots=True)
 class FrameworksWait(Kinded):
-    """Other frameworks want offers, or none wants any more."""
+    """Names of the other frameworks that want offers now; empty if none does."""
 
     names: tuple[str, ...]
 
@@ -127,9 +127,9 @@ class CallsAccepted(ConnectionProblem):
 
 @dataclass(frozen=True, slots=True)
 class ClockDrifted(ConnectionProblem):
-    """The master's clock differs by more than the tolerated seconds; 0: no longer."""
+    """The master's clock differs too much from this machine's, or no longer does."""
 
-    #: Seconds by which the master's clock is ahead.
+    #: Seconds by which the master's clock is ahead; 0 if the difference is tolerable.
     seconds: float
 
 
@@ -161,14 +161,14 @@ class StatusUpdated(Kinded):
 
 @dataclass(frozen=True, slots=True)
 class AgentFailed(Kinded):
-    """Agent removed; task statuses are authoritative (mesos.proto, Event.Failure)."""
+    """An agent was removed; only statuses end its tasks (mesos.proto, Event.Failure)."""
 
     agent_id: AgentId
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutorFailed(Kinded):
-    """An executor exited, possibly normally. A hint only."""
+    """An executor exited, possibly normally; task statuses are authoritative."""
 
     agent_id: AgentId
     executor_id: ExecutorId
@@ -177,7 +177,7 @@ class ExecutorFailed(Kinded):
 
     @property
     def has_wrong_digest(self) -> bool:
-        """Whether the command of the executor refused the bundle (`digests.digest_check`)."""
+        """Whether the executor's bundle has a wrong digest (`digests.digest_check`)."""
         return self.wait_status == WRONG_DIGEST << 8
 
     @property
@@ -188,7 +188,7 @@ class ExecutorFailed(Kinded):
 
 @dataclass(frozen=True, slots=True)
 class ProgressReported(Kinded):
-    """Progress of a task's program. Best effort: it may be missing or late."""
+    """Progress of a task's program. Best effort: a report may be lost or late."""
 
     task_id: TaskId
     progress: Progress
@@ -198,7 +198,7 @@ class ProgressReported(Kinded):
 
 @dataclass(frozen=True, slots=True)
 class UsageReported(Kinded):
-    """Resources that a launch uses. Best effort: it may be missing or late."""
+    """Resources that a launch uses. Best effort: a report may be lost or late."""
 
     task_id: TaskId
     usage: Usage
@@ -245,7 +245,7 @@ class PodCommand(Request):
 
 @dataclass(frozen=True, slots=True)
 class ScaleRequested(Request):
-    """An operator changes the number of workers until `worker.count` changes."""
+    """An operator requests a number of workers, valid until `worker.count` changes."""
 
     workers: int
 
@@ -294,14 +294,15 @@ class TornDown(Kinded):
 
 @dataclass(frozen=True, slots=True)
 class ClockStepped(ConnectionProblem):
-    """The wall clock was set forward (or back, if negative); deadlines are unchanged."""
+    """The wall clock was set forward or back; deadlines do not change."""
 
+    #: Negative if the clock was set back.
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class SharedUserFound(Kinded):
-    """Other frameworks run tasks as the service's user, where its tasks have secrets."""
+    """Other frameworks run tasks as the service's user on agents with its secrets."""
 
     user: str
     #: Such as `marathon on agent-1`.

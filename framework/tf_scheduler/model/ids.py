@@ -1,4 +1,4 @@
-"""Types of names, ids and times, so that the type checker finds mix-ups."""
+"""Distinct types of names, ids and times, for type checks; functions for task ids."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def task_name(job: str, index: int) -> TaskName:
 
 
 def task_id(name: TaskName, unique: str) -> TaskId:
-    """Return the Mesos id of a new launch of `name`, unique through `unique`."""
+    """Return the Mesos id of a new launch of `name`; `unique` makes it unique."""
     return TaskId(f"{name}{_SEPARATOR}{unique}")
 
 
@@ -46,7 +46,7 @@ def executor_of(launch: TaskId) -> ExecutorId:
 
 
 class Kinded:
-    """A value with a `kind`, its name for clients; the default is the class name."""
+    """Base class of values with a `kind`, a name for clients; default: the class name."""
 
     __slots__ = ()
     kind: ClassVar[str]

@@ -115,7 +115,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """Minimum that the held offers lack for a gang; it fits only if none is positive."""
+    """Minimum that held offers lack for a gang; a positive number excludes the gang."""
 
     jobs: tuple[JobSpec, ...]
     #: Whether tasks may return to previous addresses, which no constraint excludes.
@@ -126,14 +126,14 @@ class Shortfall:
 
 @dataclass(frozen=True, slots=True)
 class FailedMatch:
-    """The last match of the held offers, which left gangs incomplete."""
+    """The last attempt to match the held offers; it left gangs without placement."""
 
     at: UnixTime
-    #: These gangs.
+    #: Gangs without placement.
     gangs: tuple[object, ...]
-    #: Different shortfalls of these gangs, with the offers since.
+    #: Different shortfalls of these gangs, updated with later offers.
     shortfalls: tuple[Shortfall, ...]
-    #: Whether there were offers since, so that the reasons of pending tasks are old.
+    #: Whether offers came later, so that the reasons of pending tasks are old.
     is_outdated: bool = False
 
 

@@ -29,7 +29,7 @@ HOSTNAME, REGION, ZONE = "hostname", "@region", "@zone"
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """One row of a `placement_constraint`; counts the tasks of its options section."""
+    """One row of a `placement_constraint`; it counts the tasks of its options section."""
 
     #: `hostname`, `@region`, `@zone`, or the name of an agent attribute.
     field: str
@@ -42,7 +42,7 @@ class Constraint:
 
     @property
     def number(self) -> int:
-        """N of MAX_PER and GROUP_BY, 1 for UNIQUE; 0 if missing."""
+        """Number of MAX_PER or GROUP_BY, 0 if missing; 1 for UNIQUE."""
         return 1 if self.operator is Operator.UNIQUE else int(self.parameter or 0)
 
 

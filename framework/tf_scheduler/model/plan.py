@@ -1,4 +1,4 @@
-"""Types of plans, phases and steps: statuses of the SDK, and commands to plans."""
+"""Types of plans, phases and steps: options, definitions, progress and commands."""
 
 from __future__ import annotations
 
@@ -165,11 +165,11 @@ class PlanDef:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Progress of the step of one task."""
+    """Progress of one step."""
 
     name: str
     status: Status
-    #: Why it is pending, where it runs, or how it failed.
+    #: Why the task is pending, where it runs, or how it failed.
     message: str = ""
     #: `None` if the step has no task.
     task: TaskName | None = None
@@ -177,7 +177,7 @@ class Step:
     override: Override | None = None
     #: Last step of uninstall: descriptions of tasks and frameworks that remain in Mesos.
     left_behind: tuple[str, ...] = ()
-    #: The same step: launches whose agents the removal of the framework waits for.
+    #: Last step of uninstall: launches whose agents the removal of the framework waits for.
     waits_for: tuple[str, ...] = ()
 
     @property

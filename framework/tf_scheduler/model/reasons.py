@@ -1,4 +1,4 @@
-"""Reasons why tasks are pending; `str` is the message, `kind` the name in the API."""
+"""Reasons why tasks are pending, with a message (`str`) and an API name (`kind`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .resources import Needs, Shortage, format_thousandths
 
 @dataclass(frozen=True, slots=True)
 class TooSmall(Kinded):
-    """Resources are insufficient."""
+    """The agent's resources are insufficient."""
 
     shortages: tuple[Shortage, ...]
     #: Whether the agent would suffice without the other tasks of the gang.
@@ -29,7 +29,7 @@ class TooSmall(Kinded):
 
 @dataclass(frozen=True, slots=True)
 class Excluded(Kinded):
-    """A constraint excludes the agent regardless of its tasks."""
+    """A constraint excludes the agent, wherever other tasks run."""
 
     constraint: Constraint
     #: `None` if the agent has no such attribute.
@@ -44,7 +44,7 @@ class Excluded(Kinded):
 
 @dataclass(frozen=True, slots=True)
 class ValueLimitReached(Kinded):
-    """UNIQUE or MAX_PER: the value has its maximum number of tasks."""
+    """The agent's value has the maximum number of tasks (UNIQUE or MAX_PER)."""
 
     kind: ClassVar[str] = "Full"
     constraint: Constraint
@@ -59,7 +59,7 @@ class ValueLimitReached(Kinded):
 
 @dataclass(frozen=True, slots=True)
 class UnbalancedGroup(Kinded):
-    """GROUP_BY: other values must get tasks first."""
+    """Agents with other values must get tasks first (GROUP_BY)."""
 
     kind: ClassVar[str] = "Uneven"
     constraint: Constraint
@@ -77,7 +77,7 @@ class UnbalancedGroup(Kinded):
 
 @dataclass(frozen=True, slots=True)
 class OtherRegion(Kinded):
-    """A cluster uses one region, unless a constraint on @region allows others."""
+    """The agent is outside the cluster's region, and no constraint concerns @region."""
 
     region: str
     wanted: str
@@ -88,7 +88,7 @@ class OtherRegion(Kinded):
 
 @dataclass(frozen=True, slots=True)
 class KeptForGpus(Kinded):
-    """Agents with GPUs are reserved for tasks that need GPUs."""
+    """The agent has GPUs, and is reserved for tasks that need GPUs."""
 
     gpus: int
 
@@ -101,7 +101,7 @@ class KeptForGpus(Kinded):
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceScheduled(Kinded):
-    """A maintenance window is near or active."""
+    """A maintenance window of the agent is near or active."""
 
     kind: ClassVar[str] = "GoingDown"
     #: Seconds until its start; negative if it is active.
@@ -138,7 +138,7 @@ class OperatorMovesTask(Kinded):
 
 @dataclass(frozen=True, slots=True)
 class NoExecutorLogin(Kinded):
-    """Any process could take the executor's place, and the secrets of its task."""
+    """Any process on the agent could pose as the executor and take the task's secrets."""
 
     #: Why the agent's flag is unknown; empty if it is not set.
     problem: str = ""

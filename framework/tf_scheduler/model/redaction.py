@@ -50,7 +50,7 @@ def redact_variables(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def redact_text(text: str) -> str:
-    """Return the text with everything redacted that looks like a password.
+    """Redact everything in the text that looks like a password.
 
     Covers URL credentials (`https://TOKEN@host`, `scheme://user:PASSWORD@host`), headers such as `Authorization:`, and
     values of keys such as `password`, `api_key` or `sig` in URLs, commands and JSON.
@@ -96,7 +96,10 @@ def _content(text: str, key: re.Match[str]) -> tuple[int, str]:
 
 
 def _closed(text: str, start: int, quote: str) -> int:
-    """Return the position after the closing quote (nested quotes: 2n+1 backslashes)."""
+    """Return the position after the closing quote.
+
+    If a quote has n backslashes, quotes nested in it have 2n+1.
+    """
     depth = len(quote) - 1
     for match in _QUOTES.finditer(text, start):
         if match[0].endswith(quote[-1]) and (len(match[0]) - 1) % (2 * depth + 2) == depth:

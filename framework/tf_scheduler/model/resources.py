@@ -1,7 +1,7 @@
 """Resources of agents, needs of tasks, volumes and networks.
 
-Scalars are integers in thousandths because Mesos rounds them to 0.001 (Mesos documentation, attributes-resources), so
-that sums are exact.
+Scalars are integers in thousandths, so that sums are exact. Mesos rounds scalars to 0.001 (Mesos documentation,
+attributes-resources).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def format_thousandths(value: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One entry of an offer; names repeat (reserved, unreserved, per disk source)."""
+    """One entry of an offer; reserved, unreserved and disk entries may share a name."""
 
     name: str
     #: Thousandths, ranges or a set.
@@ -55,7 +55,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Resources of one task: thousandths (`mem`, `disk`: of a MB); `ports` is a count."""
+    """Resources of a task in thousandths (`mem`, `disk`: of a MB); `ports` is a count."""
 
     cpus: int = 0
     mem: int = 0
@@ -85,13 +85,13 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """A resource of which an agent has less than needed."""
+    """A resource that an agent lacks: the amount needed, and the amount it has."""
 
     name: str
     #: Thousandths; a count for ports.
     needs: int
     has: int
-    #: Amount on PATH, MOUNT and other disks of their own, which tasks cannot use.
+    #: Amount on PATH, MOUNT and other separate disks, which tasks cannot use.
     unused: int = 0
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Sources and delivery of secrets; values are never part of the model."""
+"""Sources, delivery and exposure of secrets; values occur only as `HiddenText`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SecretSource:
 def parse_source(text: str) -> SecretSource:
     """Parse `scheme:path#key` or a path in the DC/OS secret store.
 
-    Raises ValueError with a message about the text.
+    Raises ValueError, with the reason, if the text is not a valid source.
     """
     scheme, mark, rest = text.strip().partition(":")
     if not mark:
@@ -70,7 +70,7 @@ def _fits(source: SecretSource) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SecretSpec:
-    """A secret of the tasks."""
+    """A secret that tasks get, and how they get it."""
 
     source: str
     #: Environment variable or file in the working directory that gets the value; at least one is set. If both are set,
@@ -121,7 +121,7 @@ class SecretExposure:
 
 
 class RunningTask(NamedTuple):
-    """Where a task of any framework may run, and as which user."""
+    """Framework, agent and user of a task that may be running."""
 
     framework: str
     agent: str
@@ -129,7 +129,7 @@ class RunningTask(NamedTuple):
 
 
 def find_neighbours(running: Collection[RunningTask], own: str, user: str) -> frozenset[tuple[str, str]]:
-    """Return (framework, agent) of the user's tasks, on agents with a task of `own`."""
+    """Return (framework, agent) where others run tasks as `user` on agents of `own`."""
     used = {task.agent for task in running if task.framework == own}
     return frozenset(
         (task.framework, task.agent)
@@ -159,7 +159,7 @@ class SecretDelivery:
 
 @dataclass(frozen=True, slots=True)
 class VaultAccess:
-    """Access to Vault; `token` and `secret_id` are sources."""
+    """Access to Vault; `token` and `secret_id` are sources, not values."""
 
     address: str = ""
     namespace: str = ""

@@ -22,7 +22,7 @@ from .secrets import SecretAccess, SecretDelivery, SecretSpec
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A module with `main(server, log_dir, context)`; runs if a job has no command."""
+    """A module with `main(server, log_dir, context)`, run by jobs without a command."""
 
     name: str
     #: Directory of the module, relative to the working directory.
@@ -48,10 +48,10 @@ class StorageMode(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class StoragePolicy:
-    """How checkpoints are carried, if they are."""
+    """How checkpoints get to `checkpoint_dir`, how often, and how many are kept."""
 
     mode: StorageMode = StorageMode.AUTO
-    #: Seconds between two looks for new checkpoints.
+    #: Seconds between two checks for new checkpoints.
     every: float = 60.0
     #: Number of checkpoints in the storage.
     keep: int = 3
@@ -63,7 +63,7 @@ class StoragePolicy:
 
 
 class SuccessPolicy(str, Enum):
-    """Tasks whose success is the job's (compare successPolicy of Kubeflow's TFJob)."""
+    """Tasks whose success makes the job succeed (compare Kubeflow's successPolicy)."""
 
     #: All workers if each works independently, otherwise the chief.
     DEFAULT = "default"
@@ -75,7 +75,7 @@ class SuccessPolicy(str, Enum):
 
 
 class CleanupPolicy(str, Enum):
-    """Tasks that are stopped with the job (Kubeflow's cleanPodPolicy)."""
+    """Tasks that are stopped when the job ends (Kubeflow's cleanPodPolicy)."""
 
     RUNNING = "running"
     #: Same as RUNNING: Mesos keeps nothing of ended tasks.
@@ -84,7 +84,7 @@ class CleanupPolicy(str, Enum):
 
 
 class AfterFinish(str, Enum):
-    """Action of the service after the job."""
+    """What the service does after the job."""
 
     TEARDOWN = "teardown"
     KEEP_TENSORBOARD = "keep_tensorboard"
@@ -92,7 +92,7 @@ class AfterFinish(str, Enum):
 
 
 class RestartWhen(str, Enum):
-    """Task ends that cause a relaunch, never FINISHED (Kubeflow's restartPolicy)."""
+    """When an ended task is relaunched, never if FINISHED (Kubeflow's restartPolicy)."""
 
     #: Relaunch; errors count as failures.
     ON_FAILURE = "on_failure"
@@ -125,7 +125,7 @@ class RestartPolicy:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryPolicy:
-    """Timeouts after which a task counts as lost."""
+    """Timeouts after which tasks are lost, clusters shrink, or agents are avoided."""
 
     #: Time without contact to the agent.
     unreachable_timeout: float = 300.0
@@ -157,7 +157,7 @@ class FinishPolicy:
 
 
 class JobKind(str, Enum):
-    """Kind of a task; the first four as in TensorFlow's TFConfigClusterResolver."""
+    """Kind of a task; TensorFlow's TFConfigClusterResolver has the first four."""
 
     PS = "ps"
     WORKER = "worker"
@@ -170,17 +170,17 @@ class JobKind(str, Enum):
 
     @property
     def in_cluster(self) -> bool:
-        """Whether its addresses are in the ClusterSpec of its peers."""
+        """Whether addresses of these tasks are in the ClusterSpec of their peers."""
         return self in (JobKind.PS, JobKind.WORKER, JobKind.CHIEF)
 
     @property
     def is_builtin(self) -> bool:
-        """Whether this package provides its program, so that no option sets its command."""
+        """Whether this package provides the program, so that no option sets its command."""
         return self in (JobKind.TENSORBOARD, JobKind.DISPATCHER, JobKind.DATA_WORKER)
 
     @property
     def is_side_job(self) -> bool:
-        """Whether the training neither waits for it nor fails with it."""
+        """Whether training neither waits for these tasks nor fails with them."""
         return self in (JobKind.EVALUATOR, JobKind.TENSORBOARD)
 
 
@@ -198,14 +198,14 @@ class Uri:
 
     @property
     def file_name(self) -> str:
-        """Name in the sandbox, with a query as in Mesos; decoded for local files."""
+        """Name in the sandbox, including a query as in Mesos; decoded for `file:` URLs."""
         name = self.value.rstrip("/").rpartition("/")[2]
         return self.output_file or (unquote(name) if self.value.startswith("file:") else name)
 
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """`count` identical tasks: a job of the ClusterSpec, or a part of one.
+    """`count` identical tasks, which form a job of the ClusterSpec or a part of a job.
 
     The job `worker` has two parts if there are workers with and without GPUs.
     """
@@ -246,7 +246,7 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorSpec:
-    """The executor of one task; `uri` names its bundle."""
+    """Settings of the executor that each task has; `uri` names its bundle."""
 
     uri: str
     #: Interpreter on the agents, Python 3.8 or newer.

@@ -33,7 +33,7 @@ CHIEF = task_name(JobKind.CHIEF.value, 0)
 
 @dataclass(frozen=True, slots=True)
 class PendingReconciliation:
-    """Launches whose status was requested on this connection."""
+    """Requests for statuses on this connection, and the launches without an answer."""
 
     #: Launches without an answer, and those of `answered`.
     unanswered: frozenset[TaskId] = frozenset()
@@ -51,7 +51,7 @@ class PendingReconciliation:
     answered: frozenset[TaskId] = frozenset()
 
     def awaits(self, launch: TaskId) -> bool:
-        """Return whether the launch has no answer."""
+        """Return whether Mesos has not answered the request for the launch's status."""
         return launch in self.unanswered and launch not in self.answered
 
     def with_answer(self, launch: TaskId) -> PendingReconciliation:
@@ -79,7 +79,7 @@ class Configuration:
 
 
 def newest_first(configurations: Mapping[str, Configuration]) -> list[Configuration]:
-    """Return the configurations, the target first."""
+    """Return the configurations from the newest, which is the target, to the oldest."""
     return sorted(configurations.values(), key=lambda item: -item.number)
 
 
@@ -123,7 +123,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """Persistent state, changed by stored changes only."""
+    """Persistent state; only stored changes (`effects.Change`) modify it."""
 
     framework_id: FrameworkId | None = None
     #: Whether Mesos has removed the framework: torn down, or disconnected beyond failover_timeout.
@@ -164,23 +164,23 @@ class DerivedState:
     unhealthy_count: int = 0
     #: Number of running launches whose server has not answered yet.
     starting_count: int = 0
-    #: Time since which the oldest of them runs; may be earlier, until the next check of all tasks.
+    #: Start time of the oldest of them; may be too early until the next check of all tasks.
     oldest_start: UnixTime = math.inf
-    #: Time since which the newest of them runs; may be later.
+    #: Start time of the newest of them; may be too late.
     newest_start: UnixTime = 0.0
-    #: Time of the oldest launch without a status or in TASK_STAGING; may be earlier, as above.
+    #: Time of the oldest launch without a status or in TASK_STAGING; may be too early, as above.
     oldest_unstarted_launch: UnixTime = math.inf
-    #: Time of the oldest launch, or status request, without an answer; may be earlier, as above.
+    #: Time of the oldest launch, or status request, without an answer; may be too early, as above.
     oldest_silent_launch: UnixTime = 0.0
-    #: Time at which the first silent task counts as lost; may be earlier, as above.
+    #: Time at which the first silent task counts as lost; may be too early, as above.
     next_lost_at: UnixTime = math.inf
     #: Task whose launch a recovery will replace -> this launch.
     launches_to_replace: Mapping[TaskName, TaskId] = field(default_factory=dict)
-    #: Of these tasks, those in back-off -> time of its end, until `recover.mark_ready` removes them.
+    #: Task of `launches_to_replace` -> end of its back-off, until `recover.mark_ready` removes the task.
     delayed_tasks: Mapping[TaskName, UnixTime] = field(default_factory=dict)
-    #: The first end; may be earlier.
+    #: The first end of a back-off; may be too early.
     next_ready_at: UnixTime = math.inf
-    #: Task -> time of its loss, of losses in the last seconds that are not collateral; of many, not all.
+    #: Task -> time of its recent loss, without collateral losses; incomplete if there are many.
     recent_losses: Mapping[TaskName, UnixTime] = field(default_factory=dict)
     #: Time of the first launch; `None` before.
     first_launch_at: UnixTime | None = None
@@ -190,7 +190,7 @@ class DerivedState:
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """State of one connection to Mesos, void with it."""
+    """State of one connection to Mesos; void when the connection ends."""
 
     connected: bool = False
     connected_at: UnixTime = 0.0
@@ -235,7 +235,7 @@ class SessionState:
 
 @dataclass(frozen=True, slots=True)
 class RefusedCalls:
-    """Calls that Mesos has refused since the last one that it accepted."""
+    """Calls that Mesos has refused since it last accepted a call."""
 
     #: HTTP status and text of the last answer.
     cause: str
@@ -248,16 +248,16 @@ class RefusedCalls:
 
 @dataclass(frozen=True, slots=True)
 class ProcessState:
-    """State kept across reconnects, lost with the process."""
+    """State that survives reconnects, and is lost when the process ends."""
 
     offer_round: OfferRound = field(default_factory=OfferRound)
     #: Time until which the REVIVE calls that were sent use up their rate.
     revives_used_until: UnixTime = -math.inf
     #: Names of other frameworks that want offers (worker.elastic.grow); None: not known yet.
     waiting_frameworks: tuple[str, ...] | None = None
-    #: Time at which this changed last.
+    #: Time at which `waiting_frameworks` changed last.
     demand_changed_at: UnixTime = 0.0
-    #: Agent of whose missing executor login was warned -> host name.
+    #: Agent whose missing executor login was reported -> host name.
     unprotected_agents: Mapping[AgentId, str] = field(default_factory=dict)
     #: Latest offer evaluations, newest last.
     evaluations: tuple[Evaluation, ...] = ()
@@ -326,7 +326,7 @@ class SchedulerState:
         return status is None or not status.state.has_ended
 
     def is_silent(self, record: TaskRecord) -> bool:
-        """Return whether the launch may still be running, but Mesos cannot reach it."""
+        """Return whether Mesos cannot reach the launch, which may still be running."""
         status = self.stored.statuses.get(record.id)
         return status is not None and status.state.is_silent
 
@@ -335,7 +335,7 @@ class SchedulerState:
         return not SILENT_STATES.isdisjoint(self.derived.state_counts)
 
     def is_finished(self, record: TaskRecord) -> bool:
-        """Return whether the launch has finished; such tasks are not relaunched."""
+        """Return whether the launch has finished; its task is not relaunched."""
         status = self.stored.statuses.get(record.id)
         return status is not None and status.state is TaskState.FINISHED
 
@@ -345,7 +345,7 @@ class SchedulerState:
         return recovery is not None and recovery.launch == record.id
 
     def chief_in_service(self) -> TaskRecord | None:
-        """Return the chief that answers and whose workers may join and leave."""
+        """Return the chief if it answers and its workers may join and leave; else `None`."""
         chief = self.stored.tasks.get(CHIEF) if self.spec.live else None
         if chief is None or chief.id in self.stored.retired or self.is_replaced(chief):
             return None
@@ -353,12 +353,15 @@ class SchedulerState:
         return chief if status is not None and status.state is TaskState.RUNNING and status.healthy else None
 
     def members_in_service(self) -> Members | None:
-        """Return the list of workers for the chief in service; `None` without one."""
+        """Return the list of workers for `chief_in_service()`; `None` if it has no list."""
         chief, members = self.chief_in_service(), self.stored.members
         return members if chief is not None and members is not None and members.chief == chief.id else None
 
     def is_probably_used(self, worker: TaskRecord) -> bool:
-        """Return whether the chief may use the worker, which must leave before it ends."""
+        """Return whether the chief may use the worker.
+
+        The chief must then confirm a list without the worker before the worker is stopped.
+        """
         chief, members = self.chief_in_service(), self.members_in_service()
         status = self.stored.statuses.get(worker.id)
         starting = self.stored.tasks.get(CHIEF) if self.spec.live and chief is None else None
@@ -369,7 +372,7 @@ class SchedulerState:
         return members is None or worker.name in members.workers or not members.confirmed
 
     def count_workers(self) -> int:
-        """Return the number of running workers; only those that a live chief uses."""
+        """Return the number of running workers; with a list of workers, only those in it."""
         members = self.members_in_service()
         running = (
             name
@@ -401,7 +404,7 @@ class SchedulerState:
         )
 
     def of_current_launches(self, times: Mapping[TaskId, UnixTime]) -> dict[TaskId, UnixTime]:
-        """Return the entries of launches that are not replaced."""
+        """Return the entries whose launch is still the current launch of its task."""
         records = ((launch, self.stored.tasks.get(name_of(launch))) for launch in times)
         return {launch: times[launch] for launch, record in records if record is not None and record.id == launch}
 

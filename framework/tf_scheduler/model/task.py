@@ -1,4 +1,4 @@
-"""Launch records, Mesos statuses, recoveries and progress of tasks."""
+"""Types for tasks: launches, statuses, ends, recoveries, cluster size, progress."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .spec import JobKind
 
 @dataclass(frozen=True, slots=True)
 class EarlierLaunch:
-    """Launch of a task before the last one."""
+    """An earlier launch of a task, which a later launch has replaced."""
 
     id: TaskId
     agent_id: AgentId
@@ -29,8 +29,8 @@ class EarlierLaunch:
 class TaskRecord:
     """Record of a launch, stored before the launch is sent.
 
-    A record without a status was launched but not reported yet. A status without a record belongs to an unknown task,
-    which is killed.
+    If a launch has a record but no status, Mesos has not reported it yet. If a launch has a status but no record, the
+    scheduler does not know it, and kills it.
     """
 
     name: TaskName
@@ -74,7 +74,7 @@ class TaskRecord:
 
     @property
     def more_ports(self) -> tuple[int, ...]:
-        """Ports without that of the address, ascending."""
+        """The task's ports except the port of its address, ascending."""
         ranges = (entry.value for entry in self.resources if entry.name == "ports" and isinstance(entry.value, tuple))
         ports = (port for value in ranges for begin, end in value for port in range(begin, end + 1))
         return tuple(sorted(port for port in ports if str(port) != self.address.rpartition(":")[2]))
@@ -109,7 +109,7 @@ class TaskStatus:
 
     @property
     def is_dropped_by_agent(self) -> bool:
-        """Whether the agent could not start the launch; the master drops launches, too."""
+        """Whether the agent dropped the launch, unable to start it, and not the master."""
         return self.state is TaskState.DROPPED and self.source == "SOURCE_AGENT"
 
 
@@ -134,7 +134,7 @@ class AbandonedLaunch:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Workers that a running chief is to use, stored before it is sent."""
+    """List of workers that a running chief is to use; stored before it is sent."""
 
     #: Launch of the chief.
     chief: TaskId
@@ -154,7 +154,7 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class Resized:
-    """The job has another number of workers than in the options."""
+    """How the number of workers differs from the options."""
 
     #: Present number of workers; `None` for the wanted number.
     count: int | None
@@ -177,7 +177,7 @@ class Resized:
 
 
 class Cause(str, Enum):
-    """Cause of the end of a launch: decides about restarts and blame."""
+    """Why a launch ended: decides whether it is relaunched, and counts as a failure."""
 
     #: Exit code 0: the task is done and never relaunched.
     FINISHED = "finished"
@@ -207,7 +207,7 @@ class Cause(str, Enum):
 
     @property
     def is_counted(self) -> bool:
-        """Whether it counts against `restart.max_failures`."""
+        """Whether an end with this cause counts against `restart.max_failures`."""
         return self is Cause.USER_ERROR
 
 
@@ -236,13 +236,13 @@ RESTARTS_WITH = "restarts with "
 
 
 def is_own_cause(why: str) -> bool:
-    """Return whether a launch is replaced for its own cause: a restart."""
+    """Return whether a launch is replaced for its own cause, not because of a peer."""
     return bool(why) and not why.startswith(RESTARTS_WITH)
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Recovery of a task; failure history once `launch` is replaced."""
+    """Planned relaunch of a task; after the relaunch, its history of failures."""
 
     task: TaskName
     #: Launch to be replaced: lost, or restarted with a lost peer.
