@@ -5,8 +5,8 @@ A call failed if Mesos refused it or did not answer, or if it was not sent:
     refused, or certainly not sent   launches of an ACCEPT end as TASK_DROPPED, and are launched again
     sent, without an answer          Mesos may have acted on it: the status of its launches is requested
 
-Calls other than ACCEPT need no repair of the state: the driver sends them again, or subscribes again, and then the
-scheduler repeats what is missing (KILL, RECONCILE, REVIVE). Mesos repeats updates without acknowledgement.
+Other failed calls need no repair of the state. The driver sends them again, or subscribes again; the scheduler then
+repeats KILL, RECONCILE and REVIVE if they are missing. Mesos repeats updates that were not acknowledged.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def handle(
 
 
 def _on_failed(state: SchedulerState, event: CallFailed, now: float, new_id: NewId, view: PlanView) -> Decision:
-    """Report the failure; end the launches of an ACCEPT that was certainly not done."""
+    """Report a failed call; drop launches of an ACCEPT, or request their status."""
     unanswered = Outcome("CallFailed", describe(event), warning=event.may_be_done)
     decision = _refused(state, event, now) if event.status else decide(state, outcomes=(unanswered,))
     call = event.call
@@ -84,7 +84,7 @@ def _report(
     state: SchedulerState,
     event: CallsAccepted | ClockDrifted | ClockStepped | EventSkipped | FrameworksHidden,
 ) -> Decision:
-    """Report an event that changes nothing but what health shows."""
+    """Report a problem that changes nothing except what the health check shows."""
     if isinstance(event, CallsAccepted):
         return _accepted(state)
     if isinstance(event, ClockDrifted):
@@ -106,7 +106,7 @@ def _report(
 
 
 def _accepted(state: SchedulerState) -> Decision:
-    """End the series of refused calls."""
+    """End the series of refused calls; report the end if the series was reported."""
     refused = state.process.refused_calls
     after = state.with_process(refused_calls=None)
     if refused is None or not refused.is_reported:
@@ -116,7 +116,7 @@ def _accepted(state: SchedulerState) -> Decision:
 
 
 def messages(state: SchedulerState) -> tuple[str, ...]:
-    """Return what health shows: refused calls, and clocks that differ."""
+    """Return the problems that the health check shows: refused calls, wrong clocks."""
     return tuple(filter(None, (refusal_message(state), drift_message(state))))
 
 
@@ -147,13 +147,13 @@ def call_name(call: Call) -> str:
 
 
 def _is_silent(state: SchedulerState, launch: Launch) -> bool:
-    """Return whether the launch is current and Mesos has not reported a status."""
+    """Return whether the launch is current and Mesos has reported no status of it."""
     current = state.stored.tasks.get(launch.record.name)
     return current is not None and current.id == launch.record.id and current.id not in state.stored.statuses
 
 
 def _refused(state: SchedulerState, event: CallFailed, now: float) -> Decision:
-    """Count a refused call; warn once for each cause."""
+    """Count a refused call; warn if its cause has not occurred for REPORT_AGAIN s."""
     cause, reported, before = _cause(event), state.process.reported_refusals, state.process.refused_calls
     is_new = now >= reported.get(cause, -REPORT_AGAIN) + REPORT_AGAIN
     refused = before or RefusedCalls(cause, now, 0)

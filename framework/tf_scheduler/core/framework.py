@@ -74,7 +74,7 @@ _NAMED = 5
 
 
 def adopt(state: SchedulerState, event: FrameworkAdopted, now: float, new_id: NewId, view: PlanView) -> Decision:
-    """Store the framework with its tasks; with `reset`, stop the job."""
+    """Store the adopted framework with its tasks; with `event.reset`, stop the job."""
     launches = [replace(item, record=_dated(item.record, now)) for item in event.tasks]
     tasks = _current(launches)
     changes = (
@@ -92,12 +92,12 @@ def adopt(state: SchedulerState, event: FrameworkAdopted, now: float, new_id: Ne
 
 
 def reset_reason(framework_id: str) -> str:
-    """Return why the job of a framework stops before another one replaces it."""
+    """Return why the job of a framework stops before a new framework replaces it."""
     return f"an operator requested the end of framework {framework_id}"
 
 
 def _dated(record: TaskRecord, now: float) -> TaskRecord:
-    """Return the record with launch times on which deadlines can depend."""
+    """Return the record with launch times that are known and not in the future."""
     return replace(
         record, launched_at=min(record.launched_at or now, now), job_started_at=min(record.job_started_at, now)
     )
@@ -106,7 +106,8 @@ def _dated(record: TaskRecord, now: float) -> TaskRecord:
 def _current(tasks: Iterable[FoundTask]) -> list[FoundTask]:
     """Return the last launch of each task, unless it has ended without success.
 
-    The task is then launched again. A launch that is not returned is unknown, and killed when Mesos reports it.
+    A task without a returned launch is launched again. The scheduler treats every launch left out here as unknown, and
+    kills it when Mesos reports it.
     """
     latest: dict[TaskName, FoundTask] = {}
     for item in tasks:
@@ -128,9 +129,9 @@ def _has_finished(item: FoundTask) -> bool:
 def _resized(
     state: SchedulerState, launches: Iterable[FoundTask], tasks: Iterable[FoundTask], now: float
 ) -> tuple[effects.Change, ...]:
-    """Return the size of a smaller elastic cluster, which has only its first workers.
+    """Return the size of an elastic cluster that has only its first workers.
 
-    An ended worker belongs to the cluster, too, if it was launched with the others: collective training restarts whole.
+    An ended worker counts, too, if it was launched with the others: collective training restarts as a whole.
     """
     job = scalable_job(state.spec)
     if job is None:
@@ -167,7 +168,7 @@ def _outcomes(event: FrameworkAdopted, tasks: list[FoundTask]) -> Iterator[Outco
 
 
 def on_removed(state: SchedulerState) -> Decision:
-    """Handle the removal: all tasks are gone, and the scheduler has finished."""
+    """Handle the removal of the framework: its tasks are gone, the scheduler is done."""
     after = state.with_session(connected=False).with_process(finished=True)
     if state.stored.framework_id is None or state.stored.removed:
         return decide(after)
@@ -213,7 +214,7 @@ def reset_framework(state: SchedulerState) -> Decision:
 
 
 def removal_message(state: SchedulerState) -> str:
-    """Return a message: what happened, what is lost, and what to do."""
+    """Return what happened to the removed framework, what is lost, and what to do."""
     spec = state.spec
     return (
         f"Mesos has removed the framework {state.stored.framework_id} of {spec.name}: no scheduler was connected for "

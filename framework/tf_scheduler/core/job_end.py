@@ -1,4 +1,4 @@
-"""End of the job: stop tasks, shut executors down, then tear the framework down."""
+"""End the job on request or deadline: stop tasks, then tear the framework down."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ UNREACHABLE_STOP_TIMEOUT = KILL_INTERVAL
 
 
 def request_stop(state: SchedulerState, reason: str, now: float) -> Decision:
-    """Stop the job, or, after its end, the tasks that it retains."""
+    """Stop the job; if it has ended, stop the tasks that it retains."""
     state = state.with_process(stop_requested=True)
     if state.stored.result is not None:
         return decide(state)
@@ -68,7 +68,7 @@ def _is_waiting(state: SchedulerState, now: float) -> bool:
 def _abandon(state: SchedulerState, now: float) -> Decision:
     """Count launches that did not stop in time as lost; TEARDOWN stops them later.
 
-    Those on agents that do not answer are remembered: TEARDOWN waits for the agents.
+    Late launches on agents that do not answer are stored as abandoned: TEARDOWN waits for these agents.
     """
     late = [
         record

@@ -2,7 +2,7 @@
 
     event -> its own stages -> plans (stop outdated launches) -> suppress or revive offers -> end of the job -> decision
 
-Each stage gets the state that the previous one left, and is skipped if its part of that state is empty.
+Each stage gets the state that the previous stage returned. A stage is skipped if its part of the state is empty.
 
 Pure: the time and new ids are arguments, and all effects are in the decision.
 """
@@ -75,7 +75,7 @@ def record_report(state: SchedulerState, event: events.ProgressReported | events
 def _record_storage(
     state: SchedulerState, record: TaskRecord, error: str | None
 ) -> tuple[SchedulerState, tuple[Outcome, ...]]:
-    """Record whether checkpoints are stored; return outcomes for a change."""
+    """Record whether checkpoints are stored; return an outcome if that has changed."""
     name, before = record.name, state.storage_error(record.name)
     if error is None or error == before:
         return state, ()
@@ -125,7 +125,7 @@ class _Stages:
 
     @property
     def state(self) -> SchedulerState:
-        """The state that the stages before have left."""
+        """The state after the previous stages."""
         return self.decision.state
 
     @property
@@ -149,7 +149,7 @@ def handle(
         event: The event.
         now: Unix time.
         new_id: Returns a new unique string at each call.
-        view: The view of the last decision, which saves work; the decision is the same without it.
+        view: The plans of the last decision. They save work; the decision is the same without them.
     """
     stages = _Stages(state, now, new_id, view)
     is_refusal = isinstance(event, events.ExecutorFailed) and (event.has_wrong_digest or event.has_no_interpreter)
@@ -200,7 +200,7 @@ def _retain(stages: _Stages) -> None:
 
 
 def _check_timeouts(stages: _Stages) -> None:
-    """Handle what is due; a stage is skipped if its part of the state is empty."""
+    """Handle due timeouts; a stage is skipped if its part of the state is empty."""
     now, new_id = stages.now, stages.new_id
     if stages.state.spec.finish.deadline is not None:
         stages.add(job_end.check_deadline(stages.state, now))
@@ -225,7 +225,7 @@ def _check_timeouts(stages: _Stages) -> None:
 def _check_offers(stages: _Stages) -> None:
     """Match held offers again, and end a round that has lasted long enough.
 
-    The wait for a previous address may be over, or the reasons of pending tasks may be old.
+    A new match is needed when the wait for a previous address is over, or when the reasons of pending tasks are old.
     """
     state, now, new_id = stages.state, stages.now, stages.new_id
     if (state.session.offers and state.stored.recoveries) or _match_due_at(state) < math.inf:
@@ -350,6 +350,6 @@ def _deadlines(state: SchedulerState) -> Iterator[float]:
 
 
 def _match_due_at(state: SchedulerState) -> float:
-    """Return when a match must update the reasons of pending tasks."""
+    """Return when to match again, to update the reasons of pending tasks."""
     last = state.session.failed_match
     return last.at + MATCH_INTERVAL if last is not None and last.is_outdated else math.inf

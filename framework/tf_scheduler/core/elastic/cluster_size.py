@@ -1,8 +1,8 @@
-"""Change the number of workers: on request, to what fits, and to idle agents.
+"""Change the number of workers: on request, if fewer fit, or if agents are idle.
 
-Collective training: a cluster of another size is the same service with other options. A smaller cluster gets its full
-size back at its next restart. A change of the size alone, by options or by an operator, waits for the next checkpoint,
-so that no step is done again; whatever restarts the cluster before that applies the change, too.
+In collective training, a cluster of another size is the same service with other options. A smaller cluster gets its
+full size back at its next restart. If only the size changes, by options or by an operator, the change waits for the
+next checkpoint, so that no step is repeated. A restart of the cluster before that applies the change, too.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _ends(state: SchedulerState, job: JobSpec) -> list[float]:
 def keep_size(state: SchedulerState, now: float) -> Decision:
     """Let collective training keep its workers until its next checkpoint.
 
-    Only if nothing but their number is to change: otherwise it restarts at once.
+    If the options change anything except the number of workers, the cluster restarts immediately.
     """
     size, job = state.stored.resized, worker_job(state.stored.full_spec or state.spec)
     if size.wanted is not None and (job is None or size.configured != job.count):
@@ -115,7 +115,7 @@ def keep_size(state: SchedulerState, now: float) -> Decision:
 
 
 def describe_wait(state: SchedulerState) -> str:
-    """Return which change of the size waits for the next checkpoint, or empty."""
+    """Return which change of the size waits for a checkpoint; empty if none does."""
     size = state.stored.resized
     if size.until is None:
         return ""
@@ -128,7 +128,7 @@ def describe_wait(state: SchedulerState) -> str:
 
 
 def _runs(state: SchedulerState, options: ServiceSpec, count: int) -> bool:
-    """Return whether all tasks run with the wanted options but for `count` workers."""
+    """Return whether all tasks run with the wanted options, but with `count` workers."""
     spec, tasks = held_spec(options, count), state.stored.tasks
     if not count or spec is options or state.stored.result is not None or state.stored.paused:
         return False
@@ -164,7 +164,7 @@ def _saves(state: SchedulerState) -> int | None:
 def _has_saved(state: SchedulerState) -> bool:
     """Return whether all workers can restart from a new checkpoint.
 
-    Reports are stored seldom: a restarted scheduler may know fewer checkpoints than before.
+    Reports are rarely stored, so a restarted scheduler may know of fewer checkpoints than before.
     """
     return (_saves(state) or 0) > (state.stored.resized.saves or 0) and not state.has_silent_tasks()
 
@@ -242,7 +242,7 @@ DEMAND_PAUSE = 600.0
 
 
 def growth(state: SchedulerState, now: float) -> frozenset[TaskName]:
-    """Return the next worker if the job may take idle agents now."""
+    """Return the next worker if the job may take idle agents now; otherwise empty."""
     job = worker_job(state.spec)
     if job is None or not _may_grow(state, job) or now < _grow_at(state):
         return frozenset()
@@ -266,7 +266,7 @@ def _grow_at(state: SchedulerState) -> float:
 
 
 def take_idle_agents(state: SchedulerState, offers: Sequence[Offer], now: float, view: PlanView) -> Decision:
-    """Take as many workers as fit on offers that no task needs."""
+    """Add as many workers as fit on the offers that no task needs."""
     job = worker_job(state.spec)
     if job is None or view.pending_tasks or not growth(state, now):
         return decide(state)
@@ -289,7 +289,7 @@ def _fits_beside(state: SchedulerState, count: int, offers: Sequence[Offer], now
 
 
 def give_back(state: SchedulerState, names: tuple[str, ...], now: float) -> Decision:
-    """Note which other frameworks want offers; leave them the agents that were idle."""
+    """Record which other frameworks want offers; give up the agents that were idle."""
     at = now if names or state.process.waiting_frameworks else 0.0  # not at the first report
     state, size = state.with_process(waiting_frameworks=names, demand_changed_at=at), state.stored.resized
     if not names or not size.grown or size.wanted is None or state.stored.result is not None:

@@ -1,9 +1,9 @@
-"""Let workers join and leave a running chief (`worker.elastic` with mode live).
+"""Decide which workers a running chief uses (`worker.elastic` with mode live).
 
-The running chief gets the workers to use, as a complete list with a version. A list is stored before it is sent, and
-sent again until the chief confirms its version. A worker is on it when its server answers, and its task is stopped only
-after the chief has confirmed a list without it. What cannot be done in this way restarts the chief, as without the
-option.
+The running chief gets a complete list of the workers to use, with a version. A list is stored before it is sent, and
+sent again until the chief confirms its version. A worker is listed when its server answers. Its task is stopped only
+after the chief has confirmed a list without the worker. A change that is impossible in this way restarts the chief, as
+without the option.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _FIRST = 1
 
 
 def deadlines(state: SchedulerState) -> Iterator[float]:
-    """Yield when the workers are compared next: at each event it would cost too much."""
+    """Yield when to compare the workers next; after each event it would cost too much."""
     if state.spec.live and state.chief_in_service() is not None:
         yield state.session.members_checked_at + CHECK_AGAIN
 
 
 def direct_chief(state: SchedulerState, now: float, view: PlanView) -> Decision:
-    """Tell the running chief which workers to use, or restart it if it cannot."""
+    """Send the running chief its workers; restart the chief if it cannot change them."""
     state = state.with_session(members_checked_at=now)
     chief = state.chief_in_service()
     if chief is None or state.stored.result is not None or not state.session.connected:
@@ -75,7 +75,7 @@ def direct_chief(state: SchedulerState, now: float, view: PlanView) -> Decision:
 
 
 def record_members(state: SchedulerState, launch: str, progress: Progress) -> tuple[MembersStored, ...]:
-    """Return what a chief's answer changes."""
+    """Return the change to store after a chief's answer; empty if nothing is new."""
     current = state.stored.members
     if current is None or current.chief != launch or progress.members is None:
         return ()
@@ -87,9 +87,10 @@ def record_members(state: SchedulerState, launch: str, progress: Progress) -> tu
 
 
 def _left_but_wanted(state: SchedulerState, current: Members, stopping: frozenset[TaskName]) -> list[TaskId]:
-    """Return launches that have left, and whose workers are wanted again.
+    """Return running launches that have left the chief, but whose workers are wanted.
 
-    They must end first: all steps would wait until TensorFlow has closed their contexts, for up to a minute.
+    These launches must end first. Otherwise all training steps would wait, for up to a minute, until TensorFlow has
+    closed the contexts of the launches.
     """
     names = index_of(state.spec).by_kind.get(JobKind.WORKER, frozenset())
     records = (state.stored.tasks[name] for name in sorted((names & state.stored.tasks.keys()) - stopping))
@@ -100,7 +101,7 @@ def _left_but_wanted(state: SchedulerState, current: Members, stopping: frozense
 def _wanted(state: SchedulerState, current: Members, stopping: frozenset[TaskName]) -> Mapping[TaskName, str]:
     """Return the workers that answer, without those that are about to stop.
 
-    A lost worker stays: TensorFlow waits for it at its address.
+    A lost worker stays in the list, because TensorFlow waits for it at its address.
     """
     workers = {}
     for name in sorted(index_of(state.spec).by_kind.get(JobKind.WORKER, ())):
@@ -117,7 +118,7 @@ def _wanted(state: SchedulerState, current: Members, stopping: frozenset[TaskNam
 
 
 def _why_restart(state: SchedulerState, current: Members, target: Mapping[TaskName, str], now: float) -> str:
-    """Return why the chief must restart nevertheless; empty if it need not."""
+    """Return why the chief must restart to change its workers; empty if it need not."""
     tasks = state.stored.tasks
     elsewhere = (name for name, address in current.workers.items() if name in tasks and tasks[name].address != address)
     if name := next(elsewhere, ""):
@@ -134,7 +135,7 @@ def _why_restart(state: SchedulerState, current: Members, target: Mapping[TaskNa
 
 
 def _awaits_lost(state: SchedulerState, current: Members) -> bool:
-    """Return whether TensorFlow waits for a lost worker, and can change nothing."""
+    """Return whether TensorFlow waits for a lost worker, and so allows no change."""
     statuses = (state.status(name) for name in current.workers if name in index_of(state.spec).tasks)
     return any(status is None or status.state.has_ended or status.state.is_silent for status in statuses)
 
@@ -155,7 +156,7 @@ def _sent(state: SchedulerState, chief: TaskRecord, current: Members, now: float
 
 
 def _changes(current: Members, target: Mapping[TaskName, str]) -> tuple[Outcome, ...]:
-    """Return an outcome for operators; the first list changes nothing as a rule."""
+    """Return an outcome if the chief changes its workers; none for the first list."""
     if not current.version:
         return ()
     joining, leaving = sorted(target.keys() - current.workers.keys()), sorted(current.workers.keys() - target.keys())

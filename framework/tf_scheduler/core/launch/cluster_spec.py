@@ -25,7 +25,7 @@ NOT_LAUNCHED_ADDRESS = "not-launched.invalid:1"
 
 
 def cluster_of(records: Iterable[TaskRecord]) -> Cluster:
-    """Return the cluster with the evaluator, each job from index 0 to the highest."""
+    """Return addresses by job, including the evaluator; absent tasks get placeholders."""
     cluster: Cluster = {}
     for record in sorted(records, key=lambda record: (record.job.value, record.index)):
         addresses = cluster.setdefault(record.job.value, [])
@@ -35,14 +35,14 @@ def cluster_of(records: Iterable[TaskRecord]) -> Cluster:
 
 
 def cluster_records(state: SchedulerState, new: Iterable[TaskRecord] = ()) -> Iterable[TaskRecord]:
-    """Return ClusterSpec records of tasks in the options; `new` replaces old ones."""
+    """Return the records of tasks in the options; `new` records replace stored ones."""
     tasks = index_of(state.spec).tasks
     current = {name: record for name, record in state.stored.tasks.items() if name in tasks}
     return {**current, **{record.name: record for record in new}}.values()
 
 
 def with_generation(previous: Mapping[TaskName, TaskRecord], records: Sequence[TaskRecord]) -> list[TaskRecord]:
-    """Return the new records with a generation: a new one if any address is new."""
+    """Return the records with their generation; a new address starts a new generation."""
     newest = max((record.generation for record in previous.values()), default=0)
     moved = any(
         record.name not in previous or previous[record.name].address != record.address
@@ -127,7 +127,7 @@ def training_hosts(spec: ServiceSpec, cluster: Cluster) -> tuple[str, ...]:
 
 
 def _first(spec: ServiceSpec, cluster: Cluster, record: TaskRecord) -> tuple[str, str]:
-    """Return host and port of rank 0, or of the first task if rank 0 launches later."""
+    """Return host and port of rank 0, or of the first task if rank 0 starts later."""
     present = (addresses[0] for kind in training_jobs(spec) if (addresses := cluster.get(kind.value)))
     host, _, port = next(present, record.address).rpartition(":")
     return host, port
@@ -143,7 +143,7 @@ ZONE = "containerip.dcos.thisdcos.directory"
 
 
 def host_and_port(spec: ServiceSpec, placement: Placement) -> tuple[str, int]:
-    """Return agent host and offered port; with a CNI network DNS name and fixed port."""
+    """Return agent host and offered port; on a CNI network, DNS name and fixed port."""
     if spec.network is not None:
         return dns_name(spec.name, placement.task.name), PORT
     return placement.agent.address, ports_of(placement.task_resources)[0]
@@ -152,6 +152,6 @@ def host_and_port(spec: ServiceSpec, placement: Placement) -> tuple[str, int]:
 def dns_name(service: str, task: TaskName) -> str:
     """Return the DNS name of a task, without the slashes of the service name.
 
-    Same as in the DC/OS SDK. Example: `worker-0.devmnist.containerip...` for service dev/mnist.
+    The DC/OS SDK uses the same names. Example: `worker-0.devmnist.containerip...` for service dev/mnist.
     """
     return f"{task}.{service.replace('/', '')}.{ZONE}"

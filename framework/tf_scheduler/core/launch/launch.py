@@ -1,4 +1,4 @@
-"""Launch records, payloads and ACCEPT calls of placed tasks."""
+"""Make the launch records, payloads and ACCEPT calls for placed tasks."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def payload_of(spec: ServiceSpec, job: JobSpec, record: TaskRecord, cluster: clu
 
 
 def placeholder_payload(original: payload.Payload, command: str) -> payload.Payload:
-    """Return a placeholder's payload: runs only `command`, without hooks or checks.
+    """Return a placeholder's payload: it runs only `command`, without hooks or checks.
 
     Resources, limits and environment stay, so that an operator can inspect them.
     """
@@ -103,7 +103,7 @@ def placeholder_payload(original: payload.Payload, command: str) -> payload.Payl
 def _servers(
     spec: ServiceSpec, record: TaskRecord, config: Mapping[str, Any], cluster: cluster_spec.Cluster
 ) -> dict[str, Any]:
-    """Return which servers must answer at the task's address, and to which hosts."""
+    """Return the payload's fields about the task's servers, and hosts that use them."""
     answers = record.job.value in config["cluster"] or record.job in _DATA_SERVICE
     meets = cluster_spec.hosts_rendezvous(spec, record.job, record.index)
     hosts = cluster_spec.training_hosts(spec, cluster) if meets else ()
@@ -120,7 +120,7 @@ def _files(spec: ServiceSpec, job: JobSpec) -> dict[str, Any]:
 
 
 def _links(job: JobSpec) -> Mapping[str, str]:
-    """Return link -> target of volumes; those at their host path need none."""
+    """Return link -> target of volumes; a volume at an absolute path needs no link."""
     return {item.container_path: item.host_path for item in job.volumes if not item.container_path.startswith("/")}
 
 
@@ -178,7 +178,8 @@ def plan_launches(
 ) -> tuple[Launch, ...]:
     """Return one launch per placement, all with the same ClusterSpec.
 
-    The default plan is deploy. The generation grows unless every task keeps its previous address.
+    The plan of a task without an entry in `launching_plans` is deploy. The generation grows unless every task keeps its
+    previous address.
     """
     launching_plans = launching_plans or {}
     serial = 1 + latest_launch_number(state.stored.tasks, state.stored.controls)
@@ -237,7 +238,7 @@ def _record(spec: ServiceSpec, placement: Placement, now: float, unique: str) ->
 
 
 def _earlier(state: SchedulerState, name: TaskName) -> dict[str, Any]:
-    """Return the fields of a record about the launches before it."""
+    """Return the fields of a new record that describe earlier launches."""
     last, recovery = state.stored.tasks.get(name), state.stored.recoveries.get(name)
     if last is None or last.is_placeholder:
         return {} if last is None else {"restarts": last.restarts, "earlier": last.earlier}
@@ -247,10 +248,10 @@ def _earlier(state: SchedulerState, name: TaskName) -> dict[str, Any]:
 
 
 def _journal(state: SchedulerState, record: TaskRecord) -> str:
-    """Return a dispatcher's journal: the last one, while a task that reads goes on.
+    """Return a dispatcher's journal: the last one while a task that reads continues.
 
-    Without such a task, a named job of the journal would count as read. A dispatcher at another address may still
-    write to the journal there.
+    Without such a task, tf.data would count a named job of the journal as read. A dispatcher at another address gets a
+    new journal, because the previous dispatcher may still write to the last one.
     """
     folder, last = state.spec.journals, state.stored.tasks.get(record.name)
     if record.job is not JobKind.DISPATCHER or not folder:
@@ -290,6 +291,6 @@ def _launch(
 
 
 def plan_parameters(state: SchedulerState, plan_name: str) -> Mapping[str, str]:
-    """Return the variables of the tasks that a plan launches."""
+    """Return the environment variables that a plan sets in the tasks it launches."""
     control = state.stored.controls.get(plan_name)
     return {} if control is None else control.parameters

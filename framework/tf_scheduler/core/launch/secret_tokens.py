@@ -1,9 +1,9 @@
-"""Redeem a launch's one-time secret token, and request reloads of secrets.
+"""Issue and redeem one-time secret tokens; reload secrets; report exposed ones.
 
-Masters, agents and everyone who may view tasks can read the token, so `redeem` checks more than the token: it must be
-unused, in time, and sent from the launch's own agent or container. The token's digest is stored with the launch record.
-Its use is stored before secrets are sent, so a restarted scheduler does not accept it again. The client that used it
-may fetch reloadable secrets while the task runs.
+Masters, agents and everyone who may view tasks can read a token. So `redeem` accepts a token only if it is unused, not
+expired, and sent from the launch's own agent or container. The token's digest is stored with the launch record. The use
+of a token is stored before secrets are sent, so a restarted scheduler does not accept the token again. The client that
+used the token may fetch reloadable secrets while the task runs.
 """
 
 from __future__ import annotations
@@ -111,12 +111,12 @@ def secrets_due(state: SchedulerState, record: TaskRecord) -> tuple[SecretSpec, 
 
 
 def can_reload(state: SchedulerState, record: TaskRecord) -> bool:
-    """Return whether the executor can fetch new values."""
+    """Return whether the launch's executor may fetch new values of secrets."""
     return record.id in state.stored.redeemed_tokens and _is_running(state, record) and bool(secrets_due(state, record))
 
 
 def issue(spec: ServiceSpec, records: Iterable[TaskRecord], new_id: NewId) -> Mapping[TaskName, str]:
-    """Return a token for every task with secrets."""
+    """Return a token for every task that gets secrets from the scheduler."""
     return {record.name: new_id() for record in records if scheduler_secrets(spec, record.group)}
 
 
@@ -126,7 +126,7 @@ def with_digest(record: TaskRecord, tokens: Mapping[TaskName, str]) -> TaskRecor
 
 
 def with_secrets(payload: Payload, spec: ServiceSpec, job: JobSpec, token: str) -> Payload:
-    """Return the payload with the secrets' location and masked variable names."""
+    """Return the payload with URL and token of secrets, and names of masked variables."""
     masked = tuple(references(spec, job))
     if not token:
         return replace(payload, secrets=masked)
@@ -154,7 +154,8 @@ def digest(text: str) -> str:
 def redeem(state: SchedulerState, event: SecretsRequested, now: float) -> Decision:
     """Decide on a request for secrets.
 
-    The use is stored before secrets are sent. The same nonce may retry, because an answer can be lost.
+    The use of the token is stored before secrets are sent. A client may retry with the same nonce, because an answer
+    can be lost.
     """
     record = state.stored.tasks.get(name_of(event.task_id))
     if record is None or not token_matches(state, event):
@@ -203,7 +204,7 @@ def _refusal(state: SchedulerState, record: TaskRecord, nonce: str, now: float) 
 
 
 def _wrong_origin(state: SchedulerState, record: TaskRecord, address: str) -> Answer | None:
-    """Return why the origin of the request is refused."""
+    """Return why the origin of the request is refused; `None` if it is allowed."""
     delivery, status = state.spec.secret_delivery, state.stored.statuses.get(record.id)
     if not delivery.from_agent_only or matches(record, status, address, delivery.url):
         return None
@@ -243,7 +244,7 @@ _MAX_PLACES = 5
 
 
 def detect_exposure(state: SchedulerState, record: TaskRecord, previous: TaskStatus | None, now: float) -> Decision:
-    """Report the secrets of an ended launch if its executor never started it.
+    """Report exposed secrets if a launch ended before its executor reported a start.
 
     Args:
         state: The state after the end.
@@ -280,7 +281,7 @@ def report_shared_user(state: SchedulerState, event: SharedUserFound) -> Decisio
 
 
 def _acknowledge(state: SchedulerState) -> Decision:
-    """Forget the exposed secrets: an operator knows of them."""
+    """Forget all exposures, because an operator knows of the exposed secrets."""
     exposures = state.stored.exposures.values()
     if not exposures:
         return Decision(state, answer=Answer(Reply.ALREADY, "no secrets are reported as possibly taken"))
@@ -300,7 +301,7 @@ def _acknowledge(state: SchedulerState) -> Decision:
 
 
 def _reload(state: SchedulerState) -> Decision:
-    """Ask every executor with reloadable secrets to fetch them."""
+    """Ask the executors of running tasks with reloadable secrets to fetch new values."""
     if not any(item.reloads for item in state.spec.secrets):
         why = "no secret has `reload`: tasks get new values at their next start, for example by `pod restart`"
         return Decision(state, answer=Answer(Reply.CONFLICT, why))

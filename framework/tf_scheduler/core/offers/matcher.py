@@ -1,4 +1,4 @@
-"""Match all pending gangs: previous addresses first, then other offers."""
+"""Match pending gangs with offers: previous addresses first, then other offers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from tf_scheduler.model.task import TaskRecord
 def relaxations(
     state: SchedulerState, tasks: Iterable[TaskSpec], now: float
 ) -> Iterator[Mapping[AgentId, AgentReason]]:
-    """Yield agents to avoid: first all, after a failed round fewer and fewer."""
+    """Yield sets of agents to avoid: first all; after a failed round, ever fewer."""
     avoided = {**_agents_to_leave(state, tasks), **_unreliable_agents(state, now)}
     yield avoided
     if not state.process.offer_round.failures:
@@ -60,7 +60,7 @@ def relaxations(
 
 
 def exclude_bad_ports(state: SchedulerState, agents: Iterable[Agent]) -> Iterator[Agent]:
-    """Yield the agents without ports that another process held."""
+    """Yield each agent, but without ports at which another process listened."""
     recoveries = () if state.process.offer_round.failures else state.stored.recoveries.values()
     parts = {address.rpartition(":") for item in recoveries for address in item.bad_addresses}
     for agent in agents:
@@ -112,7 +112,7 @@ def place_at_previous_address(
     about: PlacementContext,
     avoided: Collection[AgentId] = (),
 ) -> PreviousAddressMatch:
-    """Place relaunched tasks at their previous address if offered and not avoided."""
+    """Place relaunched tasks at previous addresses that are offered and not avoided."""
     now = about.now
     free = dict(agents)
     placements: list[Placement] = []
@@ -135,8 +135,8 @@ def place_at_previous_address(
 def _previous_address_deadline(state: SchedulerState, name: TaskName, avoided: Collection[AgentId]) -> float | None:
     """Return until when a task waits for its previous address; `None` if unusable.
 
-    Lost tasks wait; moved tasks do not use it. Tasks that a plan relaunches use it if offered, so that the ClusterSpec
-    stays and no peer restarts.
+    Lost tasks wait for this address. Tasks that must move do not use it. Tasks that a plan relaunches use it if it is
+    offered, so that the ClusterSpec stays the same and no peer restarts.
     """
     record, item = state.stored.tasks.get(name), state.stored.recoveries.get(name)
     if record is None or record.agent_id in avoided or state.spec.network is not None:
@@ -149,7 +149,7 @@ def _previous_address_deadline(state: SchedulerState, name: TaskName, avoided: C
 
 
 def _unless_barred(task: TaskSpec, agent: Agent | None, about: PlacementContext) -> Agent | None:
-    """Return the agent unless it goes down soon, or endangers the task's secrets."""
+    """Return the agent; `None` before maintenance, or if secrets are unsafe there."""
     if agent is None or about.is_unsafe(agent, task.job.group):
         return None
     leaves = seconds_to_maintenance(agent, about.placement.draining_seconds, about.now) is not None
@@ -159,7 +159,7 @@ def _unless_barred(task: TaskSpec, agent: Agent | None, about: PlacementContext)
 def _at_previous_address(
     state: SchedulerState, task: TaskSpec, record: TaskRecord, agent: Agent | None
 ) -> tuple[Placement, Agent] | None:
-    """Return placement and remaining agent; `None` if port or resources are taken."""
+    """Return placement and remaining agent; `None` if its port or resources are taken."""
     needs, executor = task.job.needs, state.spec.executor.needs
     port = int(record.address.rpartition(":")[2])
     entries, rest = claim_ports(() if agent is None else agent.resources, frozenset({port}))
@@ -180,9 +180,9 @@ _Held = Mapping[TaskName, tuple[AgentId, tuple[Resource, ...]]]
 
 
 def _hold_previous_addresses(state: SchedulerState, agents: dict[AgentId, Agent], about: PlacementContext) -> _Held:
-    """Take from `agents`, and return, what lost tasks wait for.
+    """Remove from `agents` the resources that lost tasks wait for, and return them.
 
-    Each waits for its previous address. A worker that joins and takes the port there would make a live chief restart.
+    Each lost task waits for its previous address. If a joining worker took the port, a live chief would restart.
     """
     holdings: dict[TaskName, tuple[AgentId, tuple[Resource, ...]]] = {}
     avoided = _unreliable_agents(state, about.now)
@@ -200,7 +200,7 @@ def _hold_previous_addresses(state: SchedulerState, agents: dict[AgentId, Agent]
 
 
 def _release(agents: Mapping[AgentId, Agent], holdings: _Held, gang: Gang) -> Mapping[AgentId, Agent]:
-    """Return the agents with what is held for the tasks of this gang."""
+    """Return the agents, including the resources that are held for this gang's tasks."""
     own = [holdings[task.name] for task in gang.tasks if task.name in holdings]
     if not own:
         return agents
@@ -227,7 +227,7 @@ class MatchResult:
 
 
 def match_gangs(state: SchedulerState, gangs: Sequence[Gang], offers: Iterable[Offer], now: float) -> MatchResult:
-    """Match the gangs in order, each on the resources that the previous ones left."""
+    """Match the gangs in order, each on the resources that the previous gangs left."""
     agents = {agent.id: agent for agent in exclude_bad_ports(state, merge_offers(offers))}
     count = len(agents)
     rejected = merge_offers(offer for key, offer in state.session.rejected_offers.items() if key not in agents)
@@ -261,7 +261,7 @@ def _match_gang(
     about: PlacementContext,
     rejected: Sequence[Agent],
 ) -> tuple[PreviousAddressMatch, Match | NoMatch]:
-    """Match one gang; after a failed round also on avoided agents, least bad first."""
+    """Match one gang; after a failed round, also on avoided agents, least bad first."""
     first: tuple[PreviousAddressMatch, Match | NoMatch] | None = None
     for avoided in relaxations(state, gang.tasks, about.now):
         previous = place_at_previous_address(state, gang.tasks, agents, about, avoided)
@@ -275,7 +275,7 @@ def _match_gang(
 
 
 def placement_context(state: SchedulerState, standing: tuple[PlacedTask, ...], now: float) -> PlacementContext:
-    """Return the placement context of the state."""
+    """Return what placement depends on, in addition to tasks and agents."""
     placement = replace(state.spec.placement, draining_seconds=draining_seconds(state.spec))
     protected = protected_sections(state.spec)
     return PlacementContext(
@@ -284,7 +284,7 @@ def placement_context(state: SchedulerState, standing: tuple[PlacedTask, ...], n
 
 
 def usable_agents(state: SchedulerState, jobs: Iterable[JobSpec], offers: Sequence[Offer], now: float) -> set[AgentId]:
-    """Return agents that could run a task alone: only their offers are worth holding."""
+    """Return the agents that can run at least one task; other offers are not held."""
     rules = _rules(state, jobs, now)
     capacities = (AgentCapacity(agent, 0) for agent in merge_offers(offers))
     return {
@@ -314,7 +314,7 @@ MATCH_INTERVAL = 1.0
 
 
 def failed_match(state: SchedulerState, gangs: Iterable[Gang], now: float) -> FailedMatch | None:
-    """Return the match that left tasks pending; `None` if it left none."""
+    """Return the match that left tasks pending; `None` if no task is pending."""
     waiting = tuple(gang for gang in gangs if any(task.name in state.session.pending for task in gang.tasks))
     shortfalls: dict[object, Shortfall] = {}
     agents = merge_offers(state.session.offers.values())
@@ -334,7 +334,7 @@ def failed_match(state: SchedulerState, gangs: Iterable[Gang], now: float) -> Fa
 def with_offers(
     state: SchedulerState, gangs: tuple[Gang, ...], offers: Sequence[Offer], now: float
 ) -> FailedMatch | None:
-    """Return the failed match with more offers; `None` if a new match is due."""
+    """Return the last failed match, with these offers; `None` if a new match is due."""
     last = state.session.failed_match
     if last is None or not offers or now >= last.at + MATCH_INTERVAL or last.gangs != gangs:
         return None
@@ -347,14 +347,14 @@ def with_offers(
 
 
 def _reduced(state: SchedulerState, item: Shortfall, before: Iterable[Agent], after: Iterable[Agent]) -> Shortfall:
-    """Return the shortfall with the agents of `after` instead of `before`."""
+    """Return the shortfall if the agents `after` replace the agents `before`."""
     rules = _rules(state, item.jobs)
     parts = zip(item.lacks, *(_maximum(rules, agents, item.returns) for agents in (before, after)), strict=True)
     return replace(item, lacks=tuple(lack + old - new for lack, old, new in parts))
 
 
 def _maximum(rules: Sequence[tuple[Demand, DemandRules]], agents: Iterable[Agent], returns: bool) -> tuple[int, ...]:
-    """Return how many tasks of each demand fit at most, and the resources."""
+    """Return the maximum number of tasks of each demand, then the sums of resources."""
     sums = [0] * (len(rules) + len(DIMENSION_NAMES))
     for agent in agents:
         capacity = AgentCapacity(agent, 0)
@@ -370,7 +370,7 @@ def _maximum(rules: Sequence[tuple[Demand, DemandRules]], agents: Iterable[Agent
 
 
 def _placed_tasks(state: SchedulerState, gangs: Sequence[Gang]) -> tuple[PlacedTask, ...]:
-    """Return running tasks that are not to be placed."""
+    """Return the running tasks that are not part of these gangs."""
     placing = {task.name for gang in gangs for task in gang.tasks}
     return tuple(
         PlacedTask(record.group, record.agent_id, record.location)

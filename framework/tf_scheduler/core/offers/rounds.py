@@ -64,7 +64,7 @@ def expire_round(state: SchedulerState, now: float, new_id: NewId, gangs: Sequen
 
 
 def _warn_no_offers(state: SchedulerState, gangs: Sequence[Gang]) -> Decision:
-    """Report missing offers: full agents, exhausted quota, or unmatched constraints."""
+    """Warn of missing offers. Causes: full agents, exhausted quota, unmet constraints."""
     demands = demands_of((task for gang in gangs for task in gang.tasks), state.spec.executor.needs)
     pending: dict[TaskName, tuple[Reason, ...]] = {}
     for demand in demands:
@@ -84,13 +84,13 @@ def decline_and_wait(state: SchedulerState, now: float, new_id: NewId) -> Decisi
 
 
 def hold(state: SchedulerState, offers: Mapping[OfferId, Offer], now: float | None = None) -> SchedulerState:
-    """Return the state with these held offers; a round lasts while any is held."""
+    """Return the state with these held offers; a round lasts while an offer is held."""
     started = now if state.session.round_started is None else state.session.round_started
     return state.with_session(offers=offers, round_started=started if offers else None)
 
 
 def _pending_outcomes(pending: Mapping[TaskName, tuple[Reason, ...]]) -> tuple[Outcome, ...]:
-    """Return one outcome per set of reasons."""
+    """Return one outcome for all tasks that have the same reasons."""
     groups: dict[tuple[Reason, ...], list[TaskName]] = {}
     for name, reasons in pending.items():
         if not isinstance(reasons[0], WaitsFor):
@@ -109,7 +109,7 @@ def _pending_outcome(names: Sequence[TaskName], reasons: Iterable[Reason]) -> Ou
 
 
 def update_demand(state: SchedulerState, now: float, names: frozenset[TaskName]) -> Decision:
-    """Revive for new pending tasks; if none is pending, release offers and suppress."""
+    """Revive offers for new pending tasks; if none is pending, decline and suppress."""
     return _revive(state, names, now) if names else _suppress(state)
 
 
@@ -210,7 +210,7 @@ def on_agent_failed(state: SchedulerState, agent_id: AgentId) -> Decision:
 
 
 def _without_unprotected(state: SchedulerState, agents: Collection[AgentId]) -> SchedulerState:
-    """Forget that these agents may not authenticate executors."""
+    """Forget the warnings that these agents may lack the login of executors."""
     warned_agents = state.process.unprotected_agents
     remaining = {key: name for key, name in warned_agents.items() if key not in agents}
     return state.with_process(unprotected_agents=remaining) if len(remaining) < len(warned_agents) else state
@@ -255,7 +255,7 @@ def _launch(state: SchedulerState, match: MatchResult, view: PlanView, now: floa
 
 
 def _warn_unprotected(state: SchedulerState, match: MatchResult, launches: Iterable[Launch]) -> Decision:
-    """Warn once of each agent that gets a task with secrets, as an option allows."""
+    """Warn once of each agent that gets secrets, but may lack the login of executors."""
     warned_agents, outcomes = state.process.unprotected_agents, list[Outcome]()
     for item, launch in zip(match.placements, launches, strict=True):
         agent = item.agent
@@ -271,13 +271,13 @@ def _warn_unprotected(state: SchedulerState, match: MatchResult, launches: Itera
 
 
 def _address_wait_until(state: SchedulerState, reasons: Mapping[TaskName, tuple[Reason, ...]]) -> float:
-    """Return when to match held offers again: a wait for a previous address is over."""
+    """Return when the first wait for a previous address ends, to match offers again."""
     waiting = (name for name in state.derived.launches_to_replace if _awaits_own_address(state, name, reasons))
     return min((state.stored.recoveries[name].previous_address_until for name in waiting), default=math.inf)
 
 
 def _awaits_own_address(state: SchedulerState, name: TaskName, reasons: Mapping[TaskName, tuple[Reason, ...]]) -> bool:
-    """Return whether the task itself waits; its gang has the same reason."""
+    """Return whether the task itself waits for its address, not only its gang."""
     first, *_ = reasons.get(name) or (None,)
     return isinstance(first, AwaitsPreviousAddress) and first.address == state.stored.tasks[name].address
 

@@ -23,7 +23,7 @@ RESOURCE_ID, FRAMEWORK_ID = "resource_id", "framework_id"
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """All offers of one agent to one role, merged: Mesos accepts no other combination."""
+    """All offers of one agent to one role, merged; Mesos rejects other combinations."""
 
     id: AgentId
     address: str
@@ -43,7 +43,7 @@ class Agent:
 
 
 def merge_offers(offers: Iterable[Offer]) -> tuple[Agent, ...]:
-    """Merge offers by agent, sorted by host."""
+    """Merge offers by agent and role; sort the agents by host name."""
     together: dict[tuple[AgentId, str], list[Offer]] = {}
     for offer in offers:
         together.setdefault((offer.agent_id, offer.role), []).append(offer)
@@ -90,9 +90,9 @@ class EntryUse:
 def entry_use(shape: str) -> EntryUse:
     """Return how an entry with this shape may be used.
 
-    Never used: revocable resources, which cannot be mixed with others in a task, volumes, which hold data, disks with a
-    source, and resources with the labels of a framework (Mesos documentation, oversubscription,
-    persistent-volume, multiple-disk, reservation).
+    Tasks never use revocable resources (a task cannot mix them with others), volumes (they hold data), disks with a
+    source, or resources with the labels of a framework (Mesos documentation: oversubscription, persistent-volume,
+    multiple-disk, reservation).
     """
     fields: Mapping[str, Any] = json.loads(shape)
     stack = fields.get("reservations", ())
@@ -117,7 +117,7 @@ def shortages(resources: Iterable[Resource], needs: Needs) -> tuple[Shortage, ..
 
 
 def missing_amounts(has: Sequence[int], requirements: Iterable[tuple[int, int]]) -> tuple[Shortage, ...]:
-    """Return the shortages of amounts `has` for requirements (dimension, amount)."""
+    """Return what the amounts `has` lack for the requirements (dimension, amount)."""
     return tuple(
         Shortage(DIMENSION_NAMES[place], need, has[place]) for place, need in requirements if has[place] < need
     )
@@ -153,7 +153,7 @@ def consume(resources: tuple[Resource, ...], needs: Needs) -> tuple[tuple[Resour
 def claim_ports(
     resources: tuple[Resource, ...], wanted: frozenset[int]
 ) -> tuple[tuple[Resource, ...], tuple[Resource, ...]]:
-    """Split resources into (these ports if available, rest)."""
+    """Split resources into (the wanted ports that are available, rest)."""
     taken: list[Resource] = []
     rest: list[Resource] = []
     for entry in resources:
@@ -188,7 +188,7 @@ def _as_entries(entry: Resource, ranges: Ranges) -> list[Resource]:
 
 
 def _split_ranges(ranges: Ranges, count: int) -> tuple[Ranges, Ranges]:
-    """Return the first `count` ports, or all, and the others."""
+    """Split the ports into the first `count` ports (or all, if fewer) and the rest."""
     taken: list[tuple[int, int]] = []
     rest: list[tuple[int, int]] = []
     for begin, end in ranges:
@@ -211,7 +211,7 @@ DIMENSION_NAMES = ("cpus", "mem", "disk", "gpus", "ports")
 
 @dataclass(frozen=True, slots=True)
 class PlacedTask:
-    """A running task: constraints count it, other tasks prefer to be near."""
+    """A running task: constraints count it, and other tasks prefer agents near it."""
 
     group: str
     agent_id: AgentId
@@ -235,7 +235,7 @@ class PlacementContext:
     protected: frozenset[str] = frozenset()
 
     def is_unsafe(self, agent: Agent, group: str) -> bool:
-        """Return whether a task of the section could lose its secrets on the agent."""
+        """Return whether another process on the agent could take secrets of the section."""
         return group in self.protected and not agent.login.is_required
 
 
@@ -301,7 +301,7 @@ class AgentCapacity:
         self.groups: dict[str, int] = {}
 
     def fits(self, wants: Iterable[tuple[int, int]]) -> int:
-        """Return how many times `requirements` fit into the free resources."""
+        """Return how many times `wants` fit into the free resources."""
         free, most = self.free, 1 << 60
         for place, amount in wants:
             fits = free[place] // amount

@@ -1,4 +1,4 @@
-"""Check placement constraints of a demand on agents; count tasks of each value.
+"""Check which agents a demand's constraints allow; count the tasks of each value.
 
 Semantics follow the DC/OS SDK (dcos-commons, offer/evaluate/placement): all constraints must hold, and tasks are
 counted per section. As in Marathon, an agent without the attribute satisfies only UNLIKE and IS_NOT.
@@ -41,20 +41,20 @@ MOVE_AHEAD = 60.0
 
 
 def move_ahead(spec: ServiceSpec) -> float:
-    """Return the seconds before maintenance in which tasks leave an agent."""
+    """Return how many seconds before maintenance tasks leave an agent."""
     return MOVE_AHEAD + max(job.settings.kill_grace for job in spec.jobs)
 
 
 def draining_seconds(spec: ServiceSpec) -> float:
-    """Return the seconds before maintenance in which an agent gets no new tasks.
+    """Return how many seconds before maintenance an agent gets no new tasks.
 
-    They include the seconds in which tasks leave the agent: otherwise a task could return to it and leave, repeatedly.
+    The result is never less than `move_ahead`: otherwise a task could return to the agent and leave it, repeatedly.
     """
     return max(spec.placement.draining_seconds, move_ahead(spec))
 
 
 def seconds_to_maintenance(agent: Agent, draining_seconds: float, now: float) -> float | None:
-    """Return the seconds until near or active maintenance of the agent, else `None`."""
+    """Return the seconds until the agent's maintenance; `None` unless near or active."""
     window = agent.unavailability
     if window is None or (window.end is not None and window.end <= now):
         return None
@@ -79,13 +79,16 @@ class DemandRules:
     # -- independent of placed tasks
 
     def admits(self, agent: Agent, gpus: int) -> bool:
-        """Return whether the agent is allowed, free resources aside; `gpus`: all offered."""
+        """Return whether the agent is allowed, ignoring its free resources.
+
+        `gpus`: all GPUs that the agent offers, in thousandths.
+        """
         if agent.id in self._circumstances.avoided or self._down_in(agent) is not None or self.is_unsafe(agent):
             return False
         return not self._kept_for_gpus(gpus) and self.allows(agent.location)
 
     def allows(self, place: AgentLocation) -> bool:
-        """Return whether region and constraints allow the location, at any time."""
+        """Return whether region and constraints allow the location, ignoring other tasks."""
         return not self._elsewhere(place) and all(self._allows(rule, place) for rule in self._constraints)
 
     def objections(self, agent: Agent, gpus: int) -> tuple[reasons.AgentReason, ...]:
@@ -129,7 +132,7 @@ class DemandRules:
         return seconds_to_maintenance(agent, self._circumstances.placement.draining_seconds, self._circumstances.now)
 
     def is_unsafe(self, agent: Agent) -> bool:
-        """Return whether a task could lose its secrets on the agent."""
+        """Return whether another process on the agent could take the task's secrets."""
         return self._circumstances.is_unsafe(agent, self._demand.job.group)
 
     # -- dependent on placed tasks
@@ -142,15 +145,15 @@ class DemandRules:
                 tally[value] = tally.get(value, 0) + 1
 
     def remaining(self, place: AgentLocation) -> int:
-        """Return how many more tasks UNIQUE and MAX_PER allow; never grows in a search."""
+        """Return how many more tasks UNIQUE and MAX_PER allow; a search never raises this."""
         return min((rule.number - self._count(rule, place) for rule in self.limit_rules), default=1 << 60)
 
     def maximum(self, place: AgentLocation) -> int:
-        """Return how many tasks region and constraints allow there, at any time."""
+        """Return the maximum number of tasks that region and constraints allow at a place."""
         return self.remaining(place) if self.allows(place) else 0
 
     def is_turn_of(self, place: AgentLocation) -> bool:
-        """Return whether GROUP_BY allows the next task there."""
+        """Return whether GROUP_BY allows the next task at the location."""
         return all(self._turn(rule, place) is None for rule in self.group_rules)
 
     def limits(self, place: AgentLocation) -> tuple[reasons.AgentReason, ...]:
@@ -176,10 +179,10 @@ class DemandRules:
         return 0 if value is None else self._tallies[rule.field].get(value, 0)
 
     def _turn(self, rule: Constraint, place: AgentLocation) -> reasons.UnbalancedGroup | None:
-        """Apply round robin (dcos-commons, AbstractRoundRobinRule); `None` if allowed.
+        """Return why round robin forbids a task; `None` if it does not.
 
-        Only values with tasks are known. Until the number of values in the parameter is known, no value gets a second
-        task.
+        The rule follows dcos-commons, AbstractRoundRobinRule. Only values with tasks are known. Until as many values
+        are known as the parameter says, no value gets a second task.
         """
         value = place.value(rule.field)
         if value is None:

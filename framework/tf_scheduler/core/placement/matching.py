@@ -104,7 +104,7 @@ def _best(demand: Demand, capacities: Sequence[AgentCapacity]) -> reasons.BestOf
 
 
 def _category(reason: reasons.AgentReason) -> str:
-    """Return the category that counts agents in a summary."""
+    """Return the words under which a summary counts agents with this reason."""
     if isinstance(reason, reasons.TooSmall):
         return f"have too little {', '.join(item.name for item in reason.shortages)}"
     if isinstance(reason, reasons.Excluded | reasons.ValueLimitReached | reasons.UnbalancedGroup):
@@ -135,7 +135,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """All tasks are placed."""
+    """Result of a successful match: all tasks are placed."""
 
     placements: tuple[Placement, ...]
     #: Remaining resources of the used agents.
@@ -144,13 +144,13 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class NoMatch:
-    """At least one task cannot be placed, so none is launched."""
+    """Result of a failed match: a task cannot be placed, so no task is launched."""
 
     #: Unplaced task -> reasons.
     reasons: Mapping[TaskName, Reasons]
     #: Placed task -> the task that it waits for.
     blocked_by_gang: Mapping[TaskName, Reasons] = field(default_factory=dict)
-    #: The tasks that have a place.
+    #: The tasks that were placed.
     partial: tuple[ChosenAgent, ...] = ()
 
 
@@ -162,7 +162,7 @@ def match_gang(tasks: Sequence[TaskSpec], offers: Iterable[Offer], circumstances
 def match_agents(
     tasks: Sequence[TaskSpec], agents: Sequence[Agent], circumstances: PlacementContext, rejected: Iterable[Agent] = ()
 ) -> Match | NoMatch:
-    """Place all tasks on merged agents, sorted by host name, or none.
+    """Place all tasks on merged agents (sorted by host name), or place none.
 
     `rejected`: agents with declined offers, used only in reasons.
     """

@@ -1,7 +1,7 @@
 """Choose an agent for each task of a gang, by greedy search with restarts.
 
-Greedy with retries: demands with GPUs first, then the largest, parameter servers last. If a demand lacks agents, it
-moves to the front and the search restarts, because another demand may have taken agents that only it could use.
+Demands with GPUs come first, then the largest demands, and parameter servers last. If a demand lacks agents, it moves
+to the front and the search restarts, because another demand may have taken agents that only this demand could use.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ SpreadEntry = tuple[bool, bool, int, int, int, int, int, AgentCapacity]
 
 
 class PackedQueue:
-    """Prefer few agents.
+    """Candidate agents of a demand, in an order that uses few agents.
 
-    Order: agents in use, near agents, then the smallest that takes all remaining tasks, or else the one that takes the
-    most; ties go to the agent with fewer free GPUs, cpus and memory. An agent that can hold `rest`, the needs of the
-    whole remaining gang, is preferred.
+    Agents in use come first, then near agents, then the smallest agent that takes all remaining tasks, or else the
+    agent that takes the most. Ties go to the agent with fewer free GPUs, cpus and memory. An agent that can hold
+    `rest`, the needs of the whole remaining gang, is preferred.
     """
 
     def __init__(self, limit: CapacityOf, avoids_gpus: bool, rest: Sequence[int]) -> None:
@@ -98,9 +98,10 @@ def _packed_entry(candidate: AgentCapacity, task_count: int) -> PackedEntry:
 
 
 class SpreadQueue:
-    """Prefer many agents: those with the fewest tasks of the section first.
+    """Candidate agents of a demand, in an order that uses many agents.
 
-    `stays`: prefer agents in use, and near ones. Ties go to the agent with fewer GPUs, then to the largest.
+    Agents with the fewest tasks of the section come first. `stays`: agents in use come before them, and near agents are
+    preferred. Ties go to the agent with fewer GPUs, then to the largest agent.
     """
 
     def __init__(self, limit: CapacityOf, avoids_gpus: bool, group: str, stays: bool) -> None:
@@ -149,7 +150,7 @@ class SpreadQueue:
 
 @dataclass(frozen=True, slots=True)
 class GangProfile:
-    """Gang properties for neighbourhood scores: largest demand and total needs."""
+    """Properties of a gang that score neighbourhoods: largest demand and total needs."""
 
     tasks: int
     #: Number of its tasks that each agent can take, by the agent's index; 0 if the agent is excluded.
@@ -182,7 +183,7 @@ def _ordered(
 
 
 def _score(candidates: Sequence[AgentCapacity], lead: GangProfile) -> tuple[int, bool, int, int]:
-    """Return a score; lower is better."""
+    """Return the score of a neighbourhood; lower is better."""
     standing = sum(count for candidate in candidates for count in candidate.groups.values())
     task_counts = sorted((lead.task_counts[candidate.index] for candidate in candidates), reverse=True)
     capacity = sum(task_counts)
@@ -196,7 +197,7 @@ def _holds_all(candidates: Sequence[AgentCapacity], total: Sequence[int]) -> boo
 
 
 def _agents_needed(task_counts: Sequence[int], tasks: int) -> int:
-    """Return the number of agents for the tasks; `task_counts` descend."""
+    """Return the number of agents for the tasks; `task_counts` is in descending order."""
     for used, task_count in enumerate(task_counts):
         if tasks <= 0:
             return used
@@ -205,9 +206,9 @@ def _agents_needed(task_counts: Sequence[int], tasks: int) -> int:
 
 
 def group_by_quota(capacities: Sequence[int], tasks: int) -> int:
-    """Return the maximum number of values that allow an even spread.
+    """Return the maximum number of values over which the tasks can spread evenly.
 
-    `capacities` descend. Returns all values if no even spread exists.
+    `capacities` has the capacity of each value, in descending order. If no even spread exists, all values count.
     """
     for values in range(min(len(capacities), tasks), 0, -1):
         share, more = divmod(tasks, values)
@@ -242,7 +243,7 @@ class SearchResult:
 
 
 def search(demands: Sequence[Demand], agents: Sequence[Agent], circumstances: PlacementContext) -> SearchResult:
-    """Place all tasks; if impossible, return the first pass (simplest reasons)."""
+    """Place all tasks; if impossible, return the first pass: its reasons are simplest."""
     order = sorted(demands, key=_priority)
     first = result = _SearchPass(order, agents, circumstances).run()
     tried_orders = [_order_of(order)]
@@ -331,7 +332,7 @@ class _SearchPass:
         return tuple(map(sum, zip(*amounts, strict=True)))
 
     def _place(self, demand: Demand, rest: Sequence[int]) -> int:
-        """Place tasks of the demand, return how many were placed; `rest`: remaining needs."""
+        """Place tasks of the demand; return how many. `rest`: needs of the remaining gang."""
         rules = self._rules[demand.job.group]
         pool = CandidatePool(demand, rules, lambda: self._queue_of(demand, rest))
         pool.fill(self._candidates(demand))
@@ -362,7 +363,7 @@ class _SearchPass:
 
 
 class CandidatePool:
-    """Candidates of one demand by GROUP_BY value, the value with fewest tasks first."""
+    """Candidates of a demand by GROUP_BY value, the value with the fewest tasks first."""
 
     def __init__(self, demand: Demand, rules: DemandRules, queue: Callable[[], PackedQueue | SpreadQueue]) -> None:
         self._demand, self._rules, self._make = demand, rules, queue
@@ -415,10 +416,10 @@ class CandidatePool:
     def _balanced(
         self, parts: dict[tuple[str | None, ...], list[tuple[AgentCapacity, int]]]
     ) -> list[tuple[str | None, ...]]:
-        """Return the values to use, the largest first.
+        """Return the GROUP_BY values to use; values with the largest capacity come first.
 
-        With one GROUP_BY without a number, a value that cannot hold its share would block all others: as few values as
-        possible are excluded from the start.
+        If the only GROUP_BY has no number, a value that cannot hold its share would block all others. Therefore as few
+        values as possible are excluded from the start.
         """
         tasks = len(self._demand.tasks)
         capacity = {key: min(sum(task_count for _, task_count in part), tasks) for key, part in parts.items()}

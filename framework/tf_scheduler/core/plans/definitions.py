@@ -56,7 +56,10 @@ def _recovery_phase(name: TaskName) -> PhaseDef:
 
 
 def decommission_plan(spec: ServiceSpec, tasks: Mapping[TaskName, TaskRecord]) -> PlanDef:
-    """Return a phase per surplus task: removed jobs first, then in reverse spec order."""
+    """Return the decommission plan: a phase per task that the options do not contain.
+
+    Tasks of removed jobs come first, then the others in reverse order of the options.
+    """
     current = index_of(spec).tasks
     surplus = [record for name, record in tasks.items() if name not in current]
     order = {job.kind: position for position, job in enumerate(spec.jobs, 1)}
@@ -151,7 +154,7 @@ class RecoveryView:
 
     @cached_property
     def plan(self) -> PlanDef:
-        """The recovery plan: lost tasks, and paused tasks, which are relaunched on resume."""
+        """The recovery plan, for lost tasks, and for paused tasks until they are resumed."""
         idle = self.tasks if self.paused and self.result is None else {}
         again = self.lost.union(name for name, record in idle.items() if record.is_placeholder)
         order = index_of(self.spec).positions
@@ -159,7 +162,7 @@ class RecoveryView:
 
 
 class PlanBase:
-    """Values derived from the state, except the progress of plans."""
+    """Definitions of all plans, and values that their progress depends on."""
 
     def __init__(self, state: SchedulerState, last: PlanBase | None = None) -> None:
         stored = state.stored
@@ -181,14 +184,17 @@ class PlanBase:
     def needs(self, record: TaskRecord) -> bool:
         """Return whether the job fails if this launch fails.
 
-        It does not if a plan stops or will stop the launch (peers of a relaunched task may fail with it), if the
-        options do not contain the task, or if only a user plan launches the task.
+        The job does not fail if a plan stops or will stop the launch (a relaunched task may make its peers fail), if
+        the options do not contain the task, or if only a user plan launches the task.
         """
         deployed, retired = index_of(self.state.spec).deployed, self.state.stored.retired
         return record.name in deployed and record.id not in retired and record.name not in self.open_tasks
 
     def replacing_plan(self, record: TaskRecord) -> str:
-        """Return the plan to relaunch a failed task; empty if none, or a plan stopped it."""
+        """Return the roll-out that will relaunch a failed task; empty if none will.
+
+        Also empty if a plan has stopped this launch.
+        """
         again = record.id not in self.state.stored.retired and record.name in self.open_tasks
         return self.records.rollout.name if again else ""
 

@@ -1,4 +1,4 @@
-"""Operators' commands for plans, and their answers; the plan stores the effects."""
+"""Operators' commands for plans: check them, change the plan's control, answer."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def handle(state: SchedulerState, command: PlanCommand, view: PlanView) -> Decis
 
 
 def _no_effect(command: PlanCommand, plan: PlanDef, status: Status, present: Plan) -> str:
-    """Return why a command without effect is answered ALREADY; empty to accept it."""
+    """Return why a command without effect gets the answer ALREADY; empty: accept it."""
     if status in ALREADY[command.verb]:
         return "Command has already been reported or completed"
     if command.verb is Verb.START and plan.kind is PlanKind.UNINSTALL:
@@ -95,9 +95,10 @@ def _refused(state: SchedulerState, command: PlanCommand, view: PlanView) -> Ans
 
 
 def _refused_variable(spec: ServiceSpec, plans: Iterable[PlanDef], command: PlanCommand) -> Answer | None:
-    """Return why a parameter that the options do not declare is refused.
+    """Return why an undeclared parameter is refused; `None` if all are allowed.
 
-    A client that may write could otherwise run any code as the service's user, for example with PYTHONWARNINGS.
+    If every parameter were allowed, a client with write permission could run any code as the service's user, for
+    example with PYTHONWARNINGS.
     """
     declared = {name for job in spec.jobs for name in job.environment} - _OWN_VARIABLES
     is_custom = any(plan.name == command.plan and plan.kind is PlanKind.CUSTOM for plan in plans)
@@ -132,7 +133,10 @@ def _not_found(plans: Iterable[PlanDef], command: PlanCommand) -> Answer | None:
 
 
 def _not_waiting(plan: Plan, command: PlanCommand) -> str:
-    """Return which nodes to continue instead: `continue` does not affect nodes below."""
+    """Return a message that the node does not wait, with its children that do.
+
+    `continue` does not affect the children of its node.
+    """
     phases = () if command.step else plan.phases
     parts: Sequence[Phase | Step] = phases
     if command.phase:
@@ -146,7 +150,7 @@ def _target_text(command: PlanCommand) -> str:
 
 
 def _received(command: PlanCommand) -> str:
-    """Return the SDK's sentence, which tools print."""
+    """Return the SDK's sentence for an accepted command, which tools print."""
     if command.verb is Verb.START:
         parameters = ", ".join(f"{name}={value}" for name, value in command.parameters.items())
         return f"Received cmd: start {command.plan} with parameters: {{{parameters}}}"
@@ -181,7 +185,7 @@ def _interrupt(target: _Target) -> PlanControl:
 def _continue(target: _Target) -> PlanControl:
     """End the node's interrupt, or else release the next canary of the plan or phase.
 
-    Nodes below are not affected: a phase of canaries is continued by its own name, as in the SDK.
+    The node's children are not affected: as in the SDK, a phase of canaries is continued by its own name.
     """
     control, node = target.control, target.node
     if node in control.interrupted:
@@ -207,7 +211,7 @@ def _force_complete(target: _Target) -> PlanControl:
 
 
 def _restart(target: _Target) -> PlanControl:
-    """Outdate the node's launches; clear its interrupt, forced and released nodes."""
+    """Mark the node's launches as outdated; undo its interrupt, force and release."""
     view, control, node = target.view, target.control, target.node
     if target.status is Status.PENDING:
         return control
@@ -237,12 +241,12 @@ def _stop(target: _Target) -> PlanControl:
 
 
 def _outside(nodes: frozenset[Node], node: Node) -> frozenset[Node]:
-    """Return the nodes other than `node` and those below it."""
+    """Return the nodes without `node` and its children."""
     return frozenset(other for other in nodes if other[: len(node)] != node)
 
 
 def _unforced(plan: PlanDef, forced: frozenset[Node], node: Node) -> frozenset[Node]:
-    """Return the forced nodes except `node`; siblings stay forced if the parent was."""
+    """Return the forced nodes without `node`; siblings stay forced if its parent was."""
     for depth in range(len(node)):
         whole = node[:depth]
         if whole in forced:

@@ -20,14 +20,14 @@ _NOTHING: frozenset[str] = frozenset()
 
 
 def plan_definitions(state: SchedulerState, view: scheduling.PlanView) -> tuple[PlanDef, ...]:
-    """Return every current plan; after the end of the job uninstall is the first."""
+    """Return every current plan; after the end of the job, uninstall comes first."""
     if state.stored.result is None:
         return view.definitions
     return (uninstall_plan(state.stored.tasks), *view.definitions)
 
 
 def progress_in(state: SchedulerState, plan: PlanDef, view: scheduling.PlanView) -> PlanProgress:
-    """Return the progress of any plan."""
+    """Return the progress of a plan, which may be the uninstall plan."""
     is_uninstall = plan.kind is PlanKind.UNINSTALL
     return plan_progress(view, plan, state) if is_uninstall else view.progress[plan.name]
 

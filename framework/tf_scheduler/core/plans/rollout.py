@@ -1,7 +1,7 @@
 """Determine which tasks a roll-out must still launch, and each plan's control.
 
-`RolloutFacts` depends on records and commands only. While no task is open, a status of one among 10,000 tasks costs
-nothing here.
+`RolloutFacts` depends on records and commands only. While no task is open, a status update costs nothing here, even
+with 10,000 tasks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tf_scheduler.model.task import Members, TaskRecord, TaskStatus
 
 @dataclass(frozen=True, slots=True)
 class RolloutFacts:
-    """Open tasks according to the records."""
+    """Open tasks of a roll-out, according to the records."""
 
     #: Never launched, stopped, or restarted by an operator: open regardless of their status.
     open: frozenset[TaskName]
@@ -52,7 +52,7 @@ def open_tasks(
 
 
 def _finished(status: TaskStatus | None) -> bool:
-    """Return whether the task has finished: only an operator can restart it."""
+    """Return whether the task has finished; only an operator can restart such a task."""
     return status is not None and status.state is TaskState.FINISHED
 
 
@@ -97,7 +97,7 @@ def _forced(control: PlanControl, nodes: Mapping[TaskName, tuple[tuple[str, ...]
 def steps_to_relaunch(
     plan: PlanDef, control: PlanControl, tasks: Mapping[TaskName, TaskRecord], retired: Mapping[TaskId, str]
 ) -> frozenset[str]:
-    """Return the steps without a launch by the plan since its last start or restart."""
+    """Return the steps whose task the plan has not launched since its last (re)start."""
 
     def is_open(node: Node, step: StepDef) -> bool:
         record = None if step.task is None else tasks.get(step.task)
@@ -122,7 +122,7 @@ _NOT_STARTED = PlanControl(interrupted=frozenset({()}))
 
 
 def current_control(spec: ServiceSpec, controls: Mapping[str, PlanControl], plan: PlanDef) -> PlanControl:
-    """Return a plan's control; changed options void its forced and released nodes."""
+    """Return a plan's control; changed options drop its forced and released nodes."""
     control = controls.get(plan.name, _NOT_STARTED if plan.kind is PlanKind.CUSTOM else NO_CONTROL)
     target = index_of(spec).target
     if plan.kind is not PlanKind.ROLL_OUT or control.target == target:
@@ -131,7 +131,7 @@ def current_control(spec: ServiceSpec, controls: Mapping[str, PlanControl], plan
 
 
 def completion_target(spec: ServiceSpec, plan: PlanDef) -> str:
-    """Return the target that the plan completes."""
+    """Return the target that the plan has reached when it is complete."""
     return index_of(spec).target if plan.kind is PlanKind.ROLL_OUT else DONE
 
 

@@ -1,4 +1,4 @@
-"""Select the plan steps that may run now: form gangs of tasks, run the others."""
+"""Select the plan steps that may run now: form gangs to launch, run other steps."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def held_back(children: Children) -> tuple[str, ...]:
 
 
 def _first(children: Children) -> tuple[str, ...]:
-    """Return the first open child if all before it are complete (last checked first)."""
+    """Return the first open child if all children before it are complete."""
     position = next(place for place, name in enumerate(children.names) if name in children.open)
     before = children.names[:position]
     return (children.names[position],) if all(map(children.complete, reversed(before))) else ()
@@ -108,7 +108,7 @@ class RunnableSteps:
 def runnable_steps(base: PlanBase, progress: Mapping[str, PlanProgress]) -> tuple[RunnableSteps, ...]:
     """Return the runnable steps of each plan that has any, in the order of the plans.
 
-    One plan at a time works on a task: the one that has started with it, otherwise the first.
+    Only one plan at a time works on a task: the plan that has started to do so, otherwise the first plan.
     """
     if base.state.stored.result is not None:
         return ()
@@ -128,7 +128,7 @@ def runnable_steps(base: PlanBase, progress: Mapping[str, PlanProgress]) -> tupl
 
 
 def due_steps(progress: PlanProgress) -> tuple[StepDef, ...]:
-    """Return steps that may run or have started, even if another plan owns the tasks."""
+    """Return steps that may run or have started, even if another plan owns their task."""
     plan, open_now = progress.plan, progress.open()
     interrupted = progress.control.interrupted
     if not open_now or () in interrupted:
@@ -142,7 +142,10 @@ def due_steps(progress: PlanProgress) -> tuple[StepDef, ...]:
 
 
 def _begun(progress: PlanProgress) -> AbstractSet[str]:
-    """Return tasks that the plan stopped: reopened earlier steps do not block them."""
+    """Return the tasks that the plan has stopped.
+
+    Their steps continue even if earlier steps become open again.
+    """
     return {
         name_of(launch) for launch, retiring in progress.state.stored.retired.items() if retiring == progress.plan.name
     }
@@ -219,7 +222,7 @@ def owning_plan(state: SchedulerState, progress: Mapping[str, PlanProgress], nam
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """Tasks of one plan that are launched all or none; never empty."""
+    """Tasks of one plan that are launched together or not at all; never empty."""
 
     #: The first plan if tasks of several plans need each other.
     plan: str
@@ -227,7 +230,7 @@ class Gang:
 
 
 def pending_gangs(base: PlanBase, runnable: Iterable[RunnableSteps]) -> tuple[tuple[Gang, ...], Mapping[TaskName, str]]:
-    """Return the gangs to place now, and task -> plan."""
+    """Return the gangs to place now, and for each task the plan that launches it."""
     runnable = tuple(runnable)
     groups = [group for steps in runnable for group in _groups(base, steps)]
     gangs = _after_dispatcher(base, _joined(base, groups))
@@ -251,7 +254,7 @@ def _purpose(base: PlanBase, runnable: RunnableSteps, name: TaskName) -> str:
 
 
 def _groups(base: PlanBase, runnable: RunnableSteps) -> list[Gang]:
-    """Return a plan's launchable tasks; a gang waits until all its tasks have ended."""
+    """Return gangs of a plan's tasks; each waits until all its tasks have ended."""
     names = list(_launches(runnable))
     state, tasks = base.state, index_of(base.state.spec).tasks
     records = state.stored.tasks
@@ -265,7 +268,7 @@ def _groups(base: PlanBase, runnable: RunnableSteps) -> list[Gang]:
 
 
 def _joined(base: PlanBase, groups: Iterable[Gang]) -> tuple[Gang, ...]:
-    """Join tasks that need every address; hold them while another address is missing."""
+    """Join gangs that need every address; hold them while an address is missing."""
     dependents = index_of(base.state.spec).address_dependents
     together = [gang for gang in groups if any(task.name in dependents for task in gang.tasks)]
     if not together:
@@ -310,7 +313,7 @@ class PlanView(PlanBase):
 
     @cached_property
     def progress(self) -> Mapping[str, PlanProgress]:
-        """Plan -> progress, without uninstall."""
+        """Plan -> its progress, without the uninstall plan."""
         return {plan.name: plan_progress(self, plan) for plan in self.definitions}
 
     @cached_property
@@ -331,7 +334,7 @@ class PlanView(PlanBase):
     def gangs(self) -> tuple[Gang, ...]:
         """Gangs to place now, the most urgent first; empty if no offers are needed.
 
-        Gangs are disjoint and independent: if one does not fit, others are placed nevertheless.
+        Gangs are disjoint and independent: if one gang does not fit, the others are placed nevertheless.
         """
         return self._choice[0]
 
@@ -342,7 +345,7 @@ class PlanView(PlanBase):
 
     @cached_property
     def launching_plans(self) -> Mapping[TaskName, str]:
-        """Task to place -> its plan."""
+        """Task to place -> plan that launches it."""
         return self._choice[1]
 
     @cached_property
@@ -448,7 +451,7 @@ def _stop_purpose(state: SchedulerState, step: StepDef, record: TaskRecord) -> s
 
 
 def _is_newly_complete(state: SchedulerState, progress: PlanProgress) -> bool:
-    """Return whether a plan has just completed; cheap checks first."""
+    """Return whether a plan has just completed; the cheap checks come first."""
     plan = progress.plan
     if plan.kind not in (PlanKind.ROLL_OUT, PlanKind.CUSTOM) or progress.done or progress.open():
         return False

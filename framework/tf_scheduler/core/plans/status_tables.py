@@ -1,4 +1,4 @@
-"""Status tables of plans, which the documentation shows."""
+"""Tables for the statuses of steps, phases and plans, shown in the documentation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ERROR = Status.ERROR
 
 
 class LaunchSituation(str, Enum):
-    """Situation of a launch step, from records and commands; the first match applies."""
+    """Situation of a launch step, by records and commands; the first that fits counts."""
 
     FORCED = "an operator forced it to complete"
     UNLAUNCHED = "its task was never launched"
@@ -34,7 +34,7 @@ class LaunchSituation(str, Enum):
     LAUNCHED = "the latest launch of its task is the launch that the plan wants"
 
 
-#: `None`: that of the state of the launch; STARTING before the first status.
+#: `None`: the state of the launch decides; STARTING before Mesos reports a state.
 SITUATIONS: Mapping[LaunchSituation, Status | None] = {
     LaunchSituation.FORCED: COMPLETE,
     LaunchSituation.UNLAUNCHED: PENDING,
@@ -50,7 +50,7 @@ SITUATIONS: Mapping[LaunchSituation, Status | None] = {
 
 
 class EndSituation(str, Enum):
-    """Situation of a step that ends something; the first that applies."""
+    """Situation of a kill, erase or deregister step; the first that fits counts."""
 
     FORCED = "an operator forced it to complete; TEARDOWN is sent nevertheless"
     DONE = "the task has ended, its record is erased, or Mesos accepted TEARDOWN"

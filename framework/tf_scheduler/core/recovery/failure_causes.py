@@ -1,4 +1,4 @@
-"""Causes of ended launches, which the documentation shows, and failures per agent."""
+"""Find the cause of a launch's end in a documented table; count agents' failures."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ CAUSE_RULES: tuple[CauseRule, ...] = (
 
 
 def cause_of(end: LaunchEnd, restart_exit_codes: frozenset[int] = RESTART_EXIT_CODES) -> Cause:
-    """Return the cause of an end; the last rule fits everything."""
+    """Return the cause of an end; the last rule fits every end."""
     return next(row.cause for row in CAUSE_RULES if row.fits(end, restart_exit_codes))
 
 
@@ -135,9 +135,10 @@ _OWN_SIGNALS = frozenset(
 def record_failure(
     state: SchedulerState, record: TaskRecord, now: float, *, killed: bool = False
 ) -> AgentFailures | None:
-    """Return the agent's failures with one more; `None` if unchanged.
+    """Return the agent's failures including this failure; `None` if nothing changes.
 
-    If only the program was `killed`, the failure counts if that of another task was killed there before.
+    If only the program was `killed`, the failure counts only if a program of another task was killed on this agent
+    before.
     """
     policy = state.spec.recovery
     before = state.stored.agent_failures.get(record.agent_id) or AgentFailures(record.agent_id, record.hostname)
@@ -157,9 +158,10 @@ def record_failure(
 
 
 def outdated_agents(state: SchedulerState, now: float) -> list[AgentId]:
-    """Return agents to forget because their failures no longer count; not all of many.
+    """Return a limited number of agents whose failures no longer count.
 
-    An agent that registers again has another id, so failures of the old one would stay forever.
+    These agents are forgotten. An agent that registers again has another id, so failures of the old id would stay
+    forever.
     """
     policy, agents = state.spec.recovery, islice(state.stored.agent_failures.values(), _FORGOTTEN_TOGETHER)
     return [

@@ -1,7 +1,7 @@
-"""Operators' commands: scale; and of tasks: restart, replace, pause, resume, exec.
+"""Carry out operators' scale, restart, replace, pause, resume and exec commands.
 
-A paused task is relaunched as a placeholder (core/state/spec_index.py), a resumed one with its program. Commands are
-stored as recoveries, so they survive the scheduler; they do not count as failures.
+A paused task is relaunched as a placeholder (core/state/spec_index.py), a resumed task with its program. Relaunches are
+stored as recoveries, so they survive a restart of the scheduler. They do not count as failures.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _resume(state: SchedulerState, record: TaskRecord, now: float) -> list[Chang
 def _switched(
     state: SchedulerState, record: TaskRecord, paused: Mapping[TaskName, float], why: str, now: float
 ) -> Iterator[Change]:
-    """Relaunch tasks whose program must stop, or may run, given the `paused` tasks."""
+    """Relaunch tasks that must stop, or may run again, given the new `paused` tasks."""
     sleepers = sleeping_tasks(state.spec, paused)
     if state.is_replaced(record) or record.is_placeholder is not (record.name in sleepers):
         yield RecoveryDecided(_ordered(state, record, why, now))

@@ -2,9 +2,9 @@
 
 after subscribing, and every 15 minutes   request the status of each task, then of all tasks
 without an answer, or TASK_UNKNOWN        request it again, with back-off
-after a silent launch                     request the status of that launch
+no status for 30 s after a launch         request the status of that launch
 before a launch is given up as lost       request the status of that launch
-launches that were given up               request their status while they may still run
+after a launch was given up               request its status while it may still run
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ MAX_ABANDONED = 1000
 def request(state: SchedulerState, now: float) -> Decision:
     """Request the status of live tasks with their agents, then of all tasks.
 
-    Without agents the master ignores tasks on missing agents. The second (empty) request reveals unknown tasks.
+    The master ignores tasks on missing agents if the request does not name the agents. The second, empty request
+    reveals tasks that the scheduler does not know.
     """
     tasks = _agents(state.live())
     pending = PendingReconciliation(frozenset(tasks), now, FIRST_WAIT, now, abandoned_asked_at=now)
@@ -55,9 +56,9 @@ def mark_answered(state: SchedulerState, launch: TaskId) -> SchedulerState:
 
 
 def ask_again(state: SchedulerState, silent: Iterable[TaskStatus], now: float) -> Decision:
-    """Request the status of launches that would be given up; they wait for the answer.
+    """Request the status of launches before they are given up; wait for the answer.
 
-    What is known of them may be old: the scheduler itself may have been stopped for longer than their time.
+    Their last status may be old, because the scheduler itself may have been stopped for longer than their timeout.
     """
     statuses = {status.id: status for status in silent}
     agents = {launch: status.agent_id for launch, status in statuses.items() if status.agent_id is not None}
@@ -75,12 +76,12 @@ def ask_again(state: SchedulerState, silent: Iterable[TaskStatus], now: float) -
 
 
 def was_asked_again(state: SchedulerState, status: TaskStatus) -> bool:
-    """Return whether Mesos was asked about this silence when its time was over."""
+    """Return whether `ask_again` has requested the status during this silence."""
     return state.session.reconciliation.asked_again.get(status.id) == status.timestamp
 
 
 def poll(state: SchedulerState, now: float) -> Decision:
-    """Repeat due requests: agents may still be missing after a master's failover."""
+    """Repeat due requests, because agents may be missing after a master's failover."""
     if not state.session.connected:
         return decide(state)
     return _poll_current(state, now).then(lambda after: _poll_abandoned(after, now))
@@ -116,7 +117,7 @@ def _poll_abandoned(state: SchedulerState, now: float) -> Decision:
 
 
 def deadlines(state: SchedulerState) -> Iterator[float]:
-    """Yield the times of `poll`."""
+    """Yield the times at which `poll` may have something to do."""
     pending = state.session.reconciliation
     if state.stored.abandoned:
         yield pending.abandoned_asked_at + ABANDONED_INTERVAL
@@ -138,7 +139,7 @@ def _agents(records: Iterable[TaskRecord]) -> dict[TaskId, AgentId]:
 
 
 def poll_silent_launches(state: SchedulerState, now: float) -> Decision:
-    """Request the status of silent launches: the ACCEPT or its answer may be lost."""
+    """Request statuses of launches that have none; ACCEPT or an answer may be lost."""
     deadline = silent_until(state)
     if deadline is None or now < deadline or not state.session.connected:
         return decide(state)
@@ -154,7 +155,7 @@ def poll_silent_launches(state: SchedulerState, now: float) -> Decision:
 def silent_until(state: SchedulerState) -> float | None:
     """Return when to check silent launches next; `None` if all launches have a status.
 
-    May be early, because the oldest launch may have got a status since.
+    The time may be too early, because the oldest silent launch may have got a status since.
     """
     has_silent = len(state.stored.statuses) < len(state.stored.tasks)
     return state.derived.oldest_silent_launch + LAUNCH_TIMEOUT if has_silent else None

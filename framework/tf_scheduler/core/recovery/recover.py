@@ -1,7 +1,7 @@
-"""Relaunch a needed task that ended, with its dependent tasks, or fail the job.
+"""Relaunch ended tasks and their dependents, or fail the job; move drained tasks.
 
-The recovery is stored with the status that caused it. The recovery plan then stops the other tasks that restart, and
-each is placed, at first only at its previous address.
+The recovery is stored with the status that caused it. The recovery plan then stops the other tasks that restart. Each
+task is placed again, at first only at its previous address.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 
 
 def end_signature(end: TaskEnd) -> str:
-    """Return what ends of one reason have in common; empty if the error is unknown."""
+    """Return a text that is equal for equal errors; empty if the error is unknown."""
     is_known = end.error and (end.exit_code or end.cannot_start)
     return f"{end.exit_code}: {_NUMBER.sub('#', end.error)}" if is_known else ""
 
@@ -57,7 +57,7 @@ def _is_repeated(state: SchedulerState, change: StatusChange) -> bool:
 
 
 def _with_evidence(state: SchedulerState, recovery: Recovery, change: StatusChange) -> Recovery:
-    """Add what the end shows: whether the program trained, its error, a taken port."""
+    """Add to the recovery what the end shows: training, the error, a taken port."""
     record, status = change.record, change.status
     before = state.stored.recoveries.get(record.name)
     bad = before.bad_addresses if before else ()
@@ -103,12 +103,12 @@ class StatusChange:
 
     @property
     def has_run(self) -> bool:
-        """Whether the program had started before."""
+        """Whether the program had started before this status."""
         return self.before is not None and self.before.state not in _BEFORE_THE_PROGRAM
 
     @property
     def seconds_run(self) -> float:
-        """Seconds from the start of the program, or its launch, to its end or silence."""
+        """Seconds from the program's start to its end, or from the launch to its silence."""
         if self.before is None or self.before.state in _BEFORE_THE_PROGRAM:
             return 0.0
         if self.before.state.is_silent:
@@ -117,7 +117,7 @@ class StatusChange:
 
 
 def on_task_end(state: SchedulerState, change: StatusChange) -> Decision:
-    """Decide on the end of a needed task that has not finished."""
+    """Decide what follows when a needed task has ended without success."""
     record, status, now = change.record, change.status, change.now
     cause = _cause(state, change)
     recovery = _with_evidence(state, _recovery(state, change, cause), change)
@@ -136,7 +136,7 @@ def on_task_end(state: SchedulerState, change: StatusChange) -> Decision:
 
 
 def on_executor_refused(state: SchedulerState, event: events.ExecutorFailed, now: float) -> Decision:
-    """Fail the job if the executor is not the one of the options, or cannot start."""
+    """Fail the job if the bundle's digest is wrong, or the image lacks the Python."""
     record, executor = state.stored.tasks.get(name_of(TaskId(event.executor_id))), state.spec.executor
     if record is None or executor_of(record.id) != event.executor_id or state.stored.result is not None:
         return decide(state)
@@ -198,9 +198,9 @@ def _final_sentence(state: SchedulerState, change: StatusChange, recovery: Recov
 
 
 def _is_first_rejection(state: SchedulerState, change: StatusChange, cause: Cause) -> bool:
-    """Return whether another agent may accept the task: its resources may differ.
+    """Return whether Mesos has rejected the task once; another agent may accept it.
 
-    Mesos rejects a launch also if the agent's resources have changed since the offer.
+    Mesos also rejects a launch if the agent's resources have changed since the offer.
     """
     before = state.stored.recoveries.get(change.record.name)
     return _is_rejected(change) and cause is Cause.INVALID_TASK and (before is None or before.last_end != REJECTED)
@@ -220,9 +220,9 @@ def _has_other_machine(state: SchedulerState, record: TaskRecord) -> bool:
 
 
 def _is_broken(state: SchedulerState, change: StatusChange, recovery: Recovery) -> bool:
-    """Return whether the program can never run: it ended twice alike before it began.
+    """Return whether the program can never run: it failed twice alike before training.
 
-    Not if something else may be the reason: a peer that was lost with another error, its memory, or its agent.
+    False if something else may be the reason: a peer that was lost with another error, a lack of memory, or the agent.
     """
     status, agent = change.status, state.stored.agent_failures.get(change.record.agent_id)
     if recovery.has_begun or status.healthy is False or status.end.out_of_memory or not _is_repeated(state, change):
@@ -237,7 +237,7 @@ def _is_broken(state: SchedulerState, change: StatusChange, recovery: Recovery) 
 
 
 def _lacks_peer(state: SchedulerState, recovery: Recovery) -> bool:
-    """Return whether a peer is silent, or was lost otherwise and does not run."""
+    """Return whether a peer is silent, or was lost with another error and is not up."""
     if not state.spec.strategy.traits.has_peers:
         return False
     if state.has_silent_tasks():
@@ -255,7 +255,7 @@ def _is_missing(state: SchedulerState, record: TaskRecord | None) -> bool:
 
 
 def mark_ready(state: SchedulerState, now: float) -> SchedulerState:
-    """Update the tasks whose back-off is over."""
+    """Return the state in which tasks whose back-off is over may be launched."""
     if now < state.derived.next_ready_at:
         return state
     delayed = {name: ready_at for name, ready_at in state.derived.delayed_tasks.items() if now < ready_at}
@@ -274,10 +274,10 @@ def deadlines(state: SchedulerState) -> Iterator[float]:
 
 
 def unreachable_too_long(state: SchedulerState, now: float) -> tuple[SchedulerState, tuple[TaskStatus, ...]]:
-    """Return the statuses of tasks silent for `recovery.unreachable_timeout`.
+    """Return statuses of tasks that were silent for `recovery.unreachable_timeout`.
 
-    The state gets the time of the next check of all tasks. Tasks whose status Mesos has not reported on this connection
-    are checked after it has.
+    The returned state has the time of the next check of all tasks. A task is checked only after Mesos has reported its
+    status on this connection.
     """
     if now < state.derived.next_lost_at or not _has_unreachable(state):
         return state, ()
@@ -291,7 +291,7 @@ def unreachable_too_long(state: SchedulerState, now: float) -> tuple[SchedulerSt
 
 
 def lost(state: SchedulerState, status: TaskStatus) -> TaskStatus:
-    """Return the status LOST that follows a silent one."""
+    """Return the status LOST that replaces the status of a silent launch."""
     at = lost_at(state.spec, state.stored.tasks, state.stored.recoveries, status)
     message = _SILENCE[status.state].format(round(at - status.timestamp, 1))
     return replace(status, state=TaskState.LOST, reason="REASON_AGENT_REMOVED", message=message, uuid="")
@@ -316,7 +316,7 @@ def _cause(state: SchedulerState, change: StatusChange) -> Cause:
 
 
 def _awaits_peer(state: SchedulerState, change: StatusChange) -> bool:
-    """Return whether a connection failed while a peer was not up: it will be."""
+    """Return whether a connection failed while a peer was starting or had failed."""
     if not state.spec.strategy.traits.has_peers or not _LOST_PEER.search(change.status.end.error):
         return False
     own = change.record.name
@@ -325,7 +325,7 @@ def _awaits_peer(state: SchedulerState, change: StatusChange) -> bool:
 
 
 def _has_failed(state: SchedulerState, record: TaskRecord) -> bool:
-    """Return whether the program has failed, and its executor still works."""
+    """Return whether the program has failed while its executor still works."""
     status = state.stored.statuses.get(record.id)
     return status is not None and status.state is TaskState.RUNNING and bool(status.end.exit_code or status.end.signal)
 
@@ -333,7 +333,7 @@ def _has_failed(state: SchedulerState, record: TaskRecord) -> bool:
 def _is_coming_up(state: SchedulerState, record: TaskRecord, now: float) -> bool:
     """Return whether a task restarts, or starts and its server does not answer yet.
 
-    Programs may have no server.
+    Programs may have no server, so a running task counts only until its start timeout.
     """
     status, limit = state.stored.statuses.get(record.id), state.spec.recovery.start_timeout or STEADY_SECONDS
     if record.is_placeholder or record.id in state.process.progress:
@@ -344,9 +344,9 @@ def _is_coming_up(state: SchedulerState, record: TaskRecord, now: float) -> bool
 
 
 def _is_excused(state: SchedulerState, change: StatusChange) -> bool:
-    """Return whether the end of the task follows from another task's loss just before.
+    """Return whether the task's end follows from the loss of another task just before.
 
-    An error like the task's former one is its own: the error of another program does not excuse it.
+    If the task repeats its previous error, the error of another program does not excuse the task.
     """
     if change.status.end.cannot_start:
         return False
@@ -357,7 +357,7 @@ def _is_excused(state: SchedulerState, change: StatusChange) -> bool:
 def _losses_before(state: SchedulerState, change: StatusChange) -> Iterator[Recovery]:
     """Yield losses of other tasks that the end may follow from.
 
-    Losses together with the task's previous launch do not count: the tasks would excuse each other forever.
+    Losses at the time of the task's own last loss do not count: otherwise tasks would excuse each other forever.
     """
     if not state.spec.strategy.traits.has_peers:
         return
@@ -453,7 +453,7 @@ ASK_INTERVAL = 30.0
 
 
 def on_inverse_offers(state: SchedulerState, offers: Iterable[InverseOffer]) -> Decision:
-    """Accept the windows; tasks are moved before they start."""
+    """Accept maintenance windows; tasks are moved before a window starts."""
     offers = tuple(offers)
     hosts = {record.agent_id: record.hostname for record in state.live()}
     windows = {key: window.unavailability for key, window in state.session.windows.items()}

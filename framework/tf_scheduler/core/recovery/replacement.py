@@ -1,4 +1,4 @@
-"""Helpers of recovery: records, restart groups, retry and success policies."""
+"""Recoveries of launches and restart groups; policies of restart and success."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def is_agent_gone(status: TaskStatus) -> bool:
 def replace_launch(
     state: SchedulerState, record: TaskRecord, why: str, now: float, cause: Cause = Cause.INFRASTRUCTURE
 ) -> Recovery:
-    """Return a recovery that replaces the launch now; failures and back-off stay."""
+    """Return a recovery that replaces the launch now; the history of failures stays."""
     before, status = state.stored.recoveries.get(record.name), state.stored.statuses.get(record.id)
     has_trained = record.id in state.process.progress
     is_joined = (status is not None and status.healthy is True) or has_trained
@@ -73,7 +73,7 @@ def replace_launch(
 
 
 def last_step(state: SchedulerState, record: TaskRecord) -> int | None:
-    """Return the last reported step of a launch; None without one."""
+    """Return the last reported step of a launch; `None` if no step was reported."""
     progress = state.process.progress.get(record.id)
     return progress.step if progress else None
 
@@ -81,11 +81,12 @@ def last_step(state: SchedulerState, record: TaskRecord) -> int | None:
 def restart_group(
     state: SchedulerState, names: Sequence[TaskName], now: float, cause: Cause = Cause.INFRASTRUCTURE, *, moved: bool
 ) -> Iterator[Recovery]:
-    """Replace launches that must restart with `names`, unless finished or restarting.
+    """Yield recoveries of tasks that must restart with `names`.
 
-    On a virtual network peers find a moved task by its name, but not while its agent is silent: connections to its
-    previous address stay open, and TensorFlow waits for an answer (measured: longer than 120 s). A chief whose workers
-    may leave does not restart when one is moved: the worker leaves before, and joins at its new address.
+    Finished tasks and tasks that already restart are left out. On a virtual network peers find a moved task by its
+    name, but not while its agent is silent: connections to its previous address stay open, and TensorFlow waits for an
+    answer (measured: longer than 120 s). If a worker of a live chief is moved, the chief does not restart: the worker
+    leaves first, and joins at its new address.
     """
     moved = moved and not all(_spares_chief(state, name) for name in names)
     if state.spec.network is not None:
@@ -97,7 +98,7 @@ def restart_group(
 
 
 def _spares_chief(state: SchedulerState, name: TaskName) -> bool:
-    """Return whether the worker leaves the chief before it ends, or has not joined."""
+    """Return whether the chief can continue: the worker leaves first, or never joined."""
     record, members = state.stored.tasks.get(name), state.members_in_service()
     if record is None or record.job is not JobKind.WORKER:
         return False
@@ -105,7 +106,7 @@ def _spares_chief(state: SchedulerState, name: TaskName) -> bool:
 
 
 def _is_cut_off(state: SchedulerState, name: TaskName) -> bool:
-    """Return whether connections to the task's launch may be open, without answers."""
+    """Return whether peers may have open connections to the task that get no answer."""
     record = state.stored.tasks.get(name)
     status = None if record is None else state.stored.statuses.get(record.id)
     return status is not None and status.state in _AGENT_GONE
@@ -127,7 +128,7 @@ def restart_readers(state: SchedulerState, before: SchedulerState, now: float) -
 
 
 def _is_unknown_to_readers(state: SchedulerState, record: TaskRecord, last: TaskRecord) -> bool:
-    """Return whether readers wait for the last launch of a task of the data service."""
+    """Return whether readers still wait for this data service task's previous launch."""
     if record.job is JobKind.DISPATCHER:
         return record.journal != last.journal
     if record.job is not JobKind.DATA_WORKER or record.address == last.address:
@@ -139,9 +140,9 @@ def _is_unknown_to_readers(state: SchedulerState, record: TaskRecord, last: Task
 
 
 def failures_alike(state: SchedulerState, recovery: Recovery) -> list[float]:
-    """Return the task's failures, and those of its job that ended alike.
+    """Return times of the task's failures, and of its job's failures with its error.
 
-    Tasks that fail together, for example because a disk is full, have failed once.
+    Tasks that fail together, for example because a disk is full, count as one failure.
     """
     job, times, tasks = state.stored.tasks[recovery.task].job, [*recovery.failures], state.stored.tasks
     for item in state.stored.recoveries.values() if recovery.last_end else ():
@@ -169,7 +170,7 @@ def fail_job(state: SchedulerState, why: str, task: TaskName, now: float) -> Dec
 
 
 def finished_peers(state: SchedulerState, record: TaskRecord) -> list[TaskName]:
-    """Return finished tasks that the task cannot train without."""
+    """Return the finished tasks without which this task cannot train."""
     if not trains_together(state.spec.strategy, record.job):
         return []
     members = (task.name for task in state.spec.tasks() if task.job.kind.in_cluster and task.name != record.name)
@@ -178,7 +179,7 @@ def finished_peers(state: SchedulerState, record: TaskRecord) -> list[TaskName]:
 
 
 def restart_address_wait(state: SchedulerState, record: TaskRecord, status: TaskStatus, now: float) -> Recovery | None:
-    """Restart the wait for a previous address, free since `now`; `None` if unchanged."""
+    """Restart the wait for an address that is free from `now` on; `None` if unchanged."""
     item = state.stored.recoveries.get(record.name)
     if item is None or item.launch != record.id or item.previous_address_until <= item.ready_at:
         return None
@@ -190,7 +191,7 @@ def restart_address_wait(state: SchedulerState, record: TaskRecord, status: Task
 
 
 def restart_policy(spec: ServiceSpec, record: TaskRecord) -> RestartPolicy:
-    """Return the restart policy."""
+    """Return the restart policy of a task."""
     job = spec.job_of(record.job, record.index)
     policy = spec.restart if job is None or job.restart is None else job.restart
     # Failures of a placeholder do not count.

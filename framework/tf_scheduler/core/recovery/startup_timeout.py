@@ -1,8 +1,9 @@
 """Relaunch tasks that do not start or join the TensorFlow cluster in time.
 
 TensorFlow blocks forever, without error, on a missing peer. A task has joined when its executor reports that its server
-answers. Programs may have none, so a task is late only if it has reported no progress, and a server is expected: peers
-have one, an earlier launch had one, or the executor opens it. If none is expected and none answers, it only warns.
+answers. Programs may have no server. So a task is late only if it has reported no progress and a server is expected:
+peers have a server, an earlier launch had one, or the executor opens it. If no server is expected and none answers, the
+scheduler only warns.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def deadlines(state: SchedulerState) -> Iterator[float]:
 
 
 def relaunch_late(state: SchedulerState, now: float, new_id: NewId) -> Decision:
-    """Relaunch late tasks and restart groups; after too many attempts, fail the job."""
+    """Relaunch late tasks and their groups; after too many attempts, fail the job."""
     decision, timeout = _warn_no_server(state, now), _join_timeout(state)
     if timeout is None or now < _due(state, state.derived.oldest_start, timeout):
         return decision
@@ -78,12 +79,12 @@ def healthy_count(state: SchedulerState) -> int:
 
 
 def _join_timeout(state: SchedulerState) -> float | None:
-    """Return `start_timeout` if a task may have to join."""
+    """Return `start_timeout` if a task may have to join; otherwise `None`."""
     return state.spec.recovery.start_timeout if _is_watching(state) else None
 
 
 def _watched(state: SchedulerState) -> Iterator[tuple[TaskRecord, float]]:
-    """Yield tasks that must join, with the time since which they run."""
+    """Yield each task that must join, and the time at which it started to run."""
     others = healthy_count(state) > 0
     for status in _starting(state):
         record = _expected(state, status.id)
@@ -119,7 +120,7 @@ def _serves(state: SchedulerState, record: TaskRecord) -> bool:
 
 
 def _no_server_warning_at(state: SchedulerState) -> float | None:
-    """Return when to check that no server answers; `None` if one does, or checked."""
+    """Return when to check that a server answers; `None` if one does or after a check."""
     timeout = state.spec.recovery.start_timeout
     if timeout is None or not _is_watching(state) or healthy_count(state) > 0:
         return None
@@ -149,7 +150,7 @@ def _warn_no_server(state: SchedulerState, now: float) -> Decision:
 
 
 def _expected(state: SchedulerState, launch: TaskId) -> TaskRecord | None:
-    """Return the task if peers wait for it; `None` if progressing, paused or stopping."""
+    """Return the task if peers wait for it; `None` if it trains, is paused or stops."""
     record = state.stored.tasks.get(name_of(launch))
     if record is None or record.id != launch or launch in state.process.progress or launch in state.stored.retired:
         return None
@@ -204,7 +205,7 @@ def _start_deadlines(state: SchedulerState) -> Iterator[float]:
 def unstarted_launches(state: SchedulerState, now: float) -> tuple[SchedulerState, tuple[TaskStatus, ...]]:
     """Return LOST statuses for launches that have not started in time.
 
-    The state gets the time of the next check of all tasks.
+    The returned state has the time of the next check of all tasks.
     """
     due, timeout = next(_start_deadlines(state), math.inf), _start_timeout(state)
     if timeout is None or now < due:

@@ -1,6 +1,6 @@
 """Handle status updates: store, acknowledge, kill unknown launches, end the job.
 
-What a status means is decided by a table, before its cause is judged.
+The table `REACTIONS` decides what a status means. Only then is the cause of an end judged.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ _AS_WISHED = (TaskState.FINISHED, TaskState.KILLED)
 def on_update(state: SchedulerState, status: TaskStatus, now: float, new_id: NewId, view: PlanView) -> effects.Decision:
     """Handle a status update according to `REACTIONS`.
 
-    Stored updates are only acknowledged again, and answers without news are ignored.
+    An update that is already stored is only acknowledged again. An answer that repeats the stored state is ignored.
     """
     decision = _on_update(state, status, now, new_id, view)
     abandoned = state.stored.abandoned.get(status.id)
@@ -208,7 +208,7 @@ def _on_update(
 def _completed(
     state: SchedulerState, status: TaskStatus, previous: TaskStatus | None, record: TaskRecord, now: float
 ) -> TaskStatus:
-    """Return the status as it is stored, with what is known from the previous one."""
+    """Return the status to store, completed from the previous status and the record."""
     if status.state.is_silent:
         # By the scheduler's clock: the master sends a new time with each answer.
         since = previous.timestamp if previous is not None and previous.state.is_silent else now
@@ -231,9 +231,9 @@ def _allowed_memory(state: SchedulerState, record: TaskRecord) -> str:
 
 
 def _with_image_problem(status: TaskStatus, previous: TaskStatus | None, job: JobSpec | None) -> TaskStatus:
-    """Mark the status of an executor that never reported as one that cannot start.
+    """Mark the task as unable to start if its executor in an image never reported.
 
-    Only in images: on the agent itself, another agent may differ.
+    Without an image, the executor may start on another agent, so the status is unchanged.
     """
     has_started = previous is not None and previous.state is not TaskState.STAGING
     if has_started or status.reason != "REASON_EXECUTOR_TERMINATED" or job is None or not job.image:
@@ -245,9 +245,9 @@ def _with_image_problem(status: TaskStatus, previous: TaskStatus | None, job: Jo
 
 
 def expire_unreachable(state: SchedulerState, now: float, new_id: NewId, view: PlanView) -> effects.Decision:
-    """Count tasks as lost that were silent for too long, also when asked again.
+    """Mark tasks as lost that stay silent too long, even after another request.
 
-    They may still run, so they are remembered.
+    Lost tasks may still run, so their launches are stored as abandoned.
     """
     state, silent = recover.unreachable_too_long(state, now)
     lost_statuses = [recover.lost(state, status) for status in silent if reconcile.was_asked_again(state, status)]
@@ -260,7 +260,7 @@ def expire_unreachable(state: SchedulerState, now: float, new_id: NewId, view: P
 
 
 def expire_unstarted(state: SchedulerState, now: float, new_id: NewId, view: PlanView) -> effects.Decision:
-    """Mark launches not started in time as lost; kill them in case they start later."""
+    """Mark launches that did not start in time as lost; kill them in case they start."""
     state, unstarted = startup_timeout.unstarted_launches(state, now)
     kills = tuple(effects.Kill(status.id, status.agent_id) for status in unstarted if status.agent_id is not None)
     return _conclude(state, unstarted, now, new_id, view).then(lambda after: decide(after, calls=kills))
@@ -269,7 +269,7 @@ def expire_unstarted(state: SchedulerState, now: float, new_id: NewId, view: Pla
 def _conclude(
     state: SchedulerState, statuses: Iterable[TaskStatus], now: float, new_id: NewId, view: PlanView
 ) -> effects.Decision:
-    """Handle statuses that the scheduler concludes itself as if Mesos had sent them."""
+    """Handle statuses that the scheduler made itself, like statuses from Mesos."""
     decision = decide(state)
     for status in statuses:
         decision = decision.then(partial(on_update, status=status, now=now, new_id=new_id, view=view))
@@ -284,7 +284,7 @@ def _acknowledge(status: TaskStatus) -> tuple[effects.Call, ...]:
 
 
 def on_sign_of_life(state: SchedulerState, launch: TaskId, agent_id: AgentId | None, now: float) -> effects.Decision:
-    """Kill a launch whose program did something, if it is not a current launch."""
+    """Kill a launch that shows a sign of life, if the scheduler does not want it."""
     record = state.stored.tasks.get(name_of(launch))
     is_current = record is not None and record.id == launch
     previous = state.stored.statuses.get(launch) if is_current else None
@@ -350,7 +350,7 @@ def _react(state: SchedulerState, change: recover.StatusChange, view: PlanView) 
 
 
 def _collateral(result: Result, record: TaskRecord, status: TaskStatus, now: float) -> tuple[effects.Change, ...]:
-    """Add a task that fails soon after the job to the result, as a collateral failure."""
+    """Add a task to the result's collateral failures if it fails soon after the job."""
     soon = now - result.decided_at < COLLATERAL_SECONDS
     if result.verdict is not Verdict.FAILED or status.state is not TaskState.FAILED or not soon:
         return ()

@@ -1,1 +1,1 @@
-"""The reducer, and indexes and rules that need only the spec and the state."""
+"""Reducer of the state, index of the spec, back-off, and what outlasts the job."""

@@ -1,6 +1,6 @@
-"""Decide which tasks outlive the job (evaluator, TensorBoard, all), and how long.
+"""After the job: which tasks keep running, how long; TEARDOWN's wait for agents.
 
-Their end time is derived from the stored result, so it survives a restart of the scheduler.
+The end time of these tasks is derived from the stored result, so it survives a restart of the scheduler.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def deadlines(state: SchedulerState) -> Iterator[float]:
 
 
 def _end_times(state: SchedulerState) -> Mapping[JobKind, float]:
-    """Return job -> Unix time when its tasks stop, for jobs that outlast the result."""
+    """Return job -> Unix time at which its tasks stop, if that is after the result."""
     result = _retaining_result(state)
     if result is None:
         return {}
@@ -87,7 +87,7 @@ def _seconds(state: SchedulerState, kind: JobKind, verdict: Verdict) -> float:
 
 
 def _retaining_result(state: SchedulerState) -> Result | None:
-    """Return the result; `None` if there is none, or if an operator ends the service."""
+    """Return the result if tasks may outlast it; `None` if an operator ends them."""
     result = state.stored.result
     if result is None or state.process.stop_requested or result.verdict is Verdict.STOPPED:
         return None
@@ -123,7 +123,7 @@ def awaits_agents(state: SchedulerState) -> bool:
 
 
 def abandoned_message(state: SchedulerState) -> str:
-    """Return what may still run, and what waits for it; empty if nothing may."""
+    """Return which launches may still run, and what waits for them; empty if none may."""
     launches = [str(item) for item in state.stored.abandoned.values()]
     if not launches:
         return ""

@@ -1,4 +1,4 @@
-"""Delays of offer rounds and relaunches; jitter is an argument."""
+"""Delays of offer rounds and relaunches (jitter is an argument); failure limits."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def jitter_from_id(unique: str) -> float:
 
 
 def round_delay(failures: int, hold_seconds: float, jitter: float) -> float:
-    """Return the seconds without offers after failed rounds; `jitter` in [0, 1).
+    """Return the seconds to decline offers after failed rounds; `jitter` in [0, 1).
 
-    Two services that need the same agents, each holding a part of them, would livelock with equal delays. With random
-    delays from a window that doubles, one soon waits long enough for the other to get all agents in one round.
+    Two services may need the same agents, and each hold a part of them. With equal delays they would livelock. With
+    random delays from a window that doubles, one service soon waits so long that the other gets all agents.
     """
     window = min(MAX_WINDOW, max(MIN_DELAY, hold_seconds) * 2.0 ** min(failures - 1, 16))
     return MIN_DELAY + jitter * window
@@ -52,7 +52,7 @@ def exhausted(policy: RestartPolicy, failures: Iterable[float], now: float) -> b
 def restart_delay(policy: RestartPolicy, failures: int, jitter: float) -> float:
     """Return the seconds before the relaunch after consecutive failures.
 
-    Doubles from `backoff` to `max_backoff`; the upper half is `jitter`, in [0, 1].
+    The delay doubles from `backoff` to `max_backoff`. `jitter`, in [0, 1], varies its upper half.
     """
     doublings = failures - _FREE_RETRIES - 1
     if doublings < 0:

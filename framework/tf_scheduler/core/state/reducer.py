@@ -36,10 +36,10 @@ Value = TypeVar("Value")
 
 
 class LayeredMap(MutableMapping[Key, Value]):
-    """A mapping whose copies share all entries but the latest changes.
+    """A mapping whose copies share all entries except the latest changes.
 
-    A copy costs the same with ten entries or ten thousand. Iteration merges the changes first, once. Only the owner of
-    a new copy may change it; after that, any thread may read it.
+    A copy costs the same for ten entries as for ten thousand. The first iteration merges the changes. Only the owner
+    of a new copy may change the copy; when the owner has finished, any thread may read the copy.
     """
 
     __slots__ = ("_changes", "_lower", "_size")
@@ -149,7 +149,7 @@ def lost_at(
 ) -> float:
     """Return the Unix time at which a silent task counts as lost.
 
-    After a timeout, or as soon as an operator has ordered to launch it elsewhere.
+    This is after a timeout, or as soon as an operator has ordered a relaunch on another agent.
     """
     record, recovery = tasks.get(name_of(status.id)), recoveries.get(name_of(status.id))
     if recovery is not None and recovery.launch == status.id and recovery.must_move and recovery.cause is Cause.ORDERED:
@@ -176,7 +176,7 @@ _MAPPINGS = frozenset(
 
 
 class _Draft:
-    """A mutable state: the fields of both parts, each mapping as a table."""
+    """A mutable copy of the stored and the derived state, with mappings as tables."""
 
     framework_id: FrameworkId | None
     removed: bool
@@ -271,7 +271,7 @@ class _Draft:
         self.retired.pop(launch)
 
     def forget_framework(self) -> None:
-        """Erase what existed in Mesos through the framework, and the result."""
+        """Erase the result, and all data that is void without the framework."""
         self._take(StoredState(), _OF_FRAMEWORK)
         self._take(DerivedState(), _DERIVED)
         self.progress = _Table({})
@@ -332,7 +332,7 @@ class _Draft:
             self.next_ready_at = min(self.next_ready_at, recovery.ready_at)
 
     def _record_loss(self, recovery: Recovery) -> None:
-        """Remember a loss that others may follow from: of many, the oldest and the newest."""
+        """Remember a loss that may cause others; of many, keep the oldest and the newest."""
         losses = self.recent_losses
         losses.pop(recovery.task)
         if recovery.cause is Cause.COLLATERAL:

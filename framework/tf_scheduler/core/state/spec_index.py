@@ -1,4 +1,4 @@
-"""Cache what a spec implies: launch digests, restart groups, other sizes."""
+"""Index of a spec: launch digests, plans, restart groups; cluster sizes, pauses."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ class SpecIndex:
     launch_plans: tuple[plans.PlanDef, ...]
 
     def restarts(self, lost: Iterable[TaskName], *, moved: bool) -> frozenset[TaskName]:
-        """Return every task that must restart with the lost ones, which are included."""
+        """Return the lost tasks, and every task that must restart with them."""
         names, peers = frozenset(lost), self.moved_restart_peers if moved else self.restart_peers
         return names.union(*(peers[self.tasks[name].job.kind] for name in names if name in self.tasks))
 
     def restarts_with(self, name: TaskName, lost: TaskName) -> bool:
-        """Whether a task must restart when `lost` does, even at its previous address."""
+        """Return whether `name` must restart if `lost` restarts at its previous address."""
         return name == lost or (lost in self.tasks and name in self.restart_peers[self.tasks[lost].job.kind])
 
 
@@ -182,9 +182,9 @@ def _deployed(spec: ServiceSpec) -> frozenset[str]:
 def launch_settings(spec: ServiceSpec, job: JobSpec) -> Mapping[str, Any]:
     """Return the launch options of a job; a change of them restarts its tasks.
 
-    Not included are count and placement, as in the SDK, and options around the program, such as hooks, limits and the
-    executor: they apply from the next launch. `cluster` is the size of the cluster, for tasks that need every address.
-    Digests hash these names: a renamed one restarts every task.
+    Count and placement are not included, as in the SDK. Options around the program, such as hooks, limits and the
+    executor, are not included either: they apply from the next launch. `cluster` is the size of the cluster, for tasks
+    that need every address. The digests include these names, so a renamed option restarts every task.
     """
     return {
         "kind": job.kind,
@@ -208,7 +208,7 @@ def launch_settings(spec: ServiceSpec, job: JobSpec) -> Mapping[str, Any]:
 
 
 def _storage(storage: StoragePolicy) -> Mapping[str, Any]:
-    """Return what differs from the defaults and concerns a running task."""
+    """Return the storage options that concern a running task; empty for the defaults."""
     if (storage.mode, storage.options) == (StorageMode.AUTO, {}):
         return {}
     return {"mode": storage.mode.value, "options": dict(storage.options)}
@@ -225,7 +225,7 @@ def _config(spec: ServiceSpec, job: JobSpec) -> str:
 
 
 def _data(value: Any) -> Any:
-    """Return the hashed values under fixed names, independent of field names."""
+    """Return a value for hashing, under fixed names that do not depend on field names."""
     match value:
         case tuple():
             return [_data(item) for item in value]
@@ -257,7 +257,7 @@ def _digest(value: Any) -> str:
 
 
 def scalable_job(spec: ServiceSpec) -> JobSpec | None:
-    """Return the only worker job of collective training if it may be smaller."""
+    """Return the worker job of collective training if it may shrink; else `None`."""
     job = worker_job(spec)
     if job is None or not trains_together(spec.strategy, job.kind):
         return None
@@ -277,7 +277,7 @@ def worker_job(spec: ServiceSpec) -> JobSpec | None:
 
 
 def wanted_spec(options: ServiceSpec, size: Resized) -> ServiceSpec:
-    """Return the spec of the options with the number of workers that is wanted."""
+    """Return the options with the wanted number of workers."""
     job = worker_job(options)
     if job is None or size.wanted is None or size.configured != job.count:
         return options
@@ -314,7 +314,7 @@ DATA_READERS = frozenset({JobKind.CHIEF, JobKind.WORKER, JobKind.DATA_WORKER})
 
 @dataclass(frozen=True, slots=True)
 class RestartRule:
-    """Scope of the restart after a loss, at the previous address and at a new one."""
+    """Which tasks restart after a loss, if the lost task keeps or changes its address."""
 
     #: `None` for any.
     strategy: Strategy | None
@@ -357,7 +357,7 @@ def restart_peers(
 ) -> frozenset[TaskName]:
     """Return the tasks that must restart when a task of job `lost` is lost.
 
-    `has_journal`: the dispatcher of the tf.data service has one at each address.
+    `has_journal`: the dispatcher of the tf.data service has a journal at each of its addresses.
     """
     scope = _scope(strategy, lost, moved or (lost is JobKind.DISPATCHER and not has_journal))
     return frozenset().union(*(tasks for kind, tasks in jobs.items() if _is_in(kind, scope)))
