@@ -78,7 +78,7 @@ class TaskRunner:
             signal.signal(number, handle)
 
     def run(self) -> int:
-        """Run until the end is acknowledged or the agent lost; return the exit code."""
+        """Run until the agent acknowledges the end or is lost; return the exit code."""
         while self._exit_code is None:
             self._receive(self._next())
         return self._exit_code
@@ -89,7 +89,7 @@ class TaskRunner:
             self._task.kill()
 
     def _next(self) -> Incoming:
-        """Return the next event, or Overdue when the deadline passed first."""
+        """Return the next event, or Overdue if the deadline passes first."""
         deadline = self._state.deadline
         if deadline is None:
             return self._inbox.get()
@@ -215,7 +215,7 @@ class TaskRunner:
         self._last_update = identity if report.is_final else None
 
     def _with_error(self, report: events.SendReport, output: str, error: ProgramError) -> events.SendReport:
-        """Add to the last update what the program has ended with."""
+        """Add the program's error, or its last output, to the last update."""
         if report.ending is not None and report.ending.cannot_start and report.ending.exit_code is not None:
             return report
         if "(SIGKILL)" in report.message:

@@ -59,7 +59,7 @@ _CARRIER_PAUSE = 5.0
 
 
 class _CheckpointCarrier:
-    """The process beside the program that stores its checkpoints (`user.storage`)."""
+    """Runs the process that stores the program's checkpoints (`user.storage`)."""
 
     def __init__(
         self,
@@ -68,9 +68,9 @@ class _CheckpointCarrier:
         report: Callable[[str], None],
         settings: Mapping[str, Any],
     ) -> None:
-        """`run`: start it with a descriptor as stdin, and return how it ended.
+        """`run`: runs the process with a descriptor as stdin; returns how it ended.
 
-        `report`: show a problem to operators. `settings`: the payload's `storage`.
+        `report`: shows a problem to operators. `settings`: the payload's `storage`.
         """
         self._reader, self._writer = os.pipe()
         self._run, self._put, self._report = run, put, report
@@ -86,7 +86,7 @@ class _CheckpointCarrier:
         self._thread.start()
 
     def stop(self, session: int, ending: TaskEnd) -> None:
-        """Report how the program has ended; the carrier then stores what is left."""
+        """Report the program's end to the carrier, which then stores what is left."""
         if self._has_ended.is_set():
             return
         code = -(ending.signal or 0) if ending.exit_code is None else ending.exit_code
@@ -126,7 +126,7 @@ class _CheckpointCarrier:
 
 
 class TaskProcess:
-    """Task processes and resources; `put` gets events from several threads."""
+    """Processes and resources of the task; several threads call `put` with events."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class TaskProcess:
         self._memory_before = memory.read_oom_kills()
 
     def spawn(self, stage: Stage, ending: TaskEnd) -> events.Event:
-        """Start a stage; `ending` is the program's end, for the stages after it."""
+        """Start a stage; `ending`: how the program ended, for stages after the program."""
         try:
             if self._paths is None:
                 self._paths = self._prepare()
@@ -205,7 +205,7 @@ class TaskProcess:
         self._supervisor.kill()
 
     def with_evidence(self, event: events.Exited) -> events.Exited:
-        """Return `event`; if the program failed, with evidence for its cause."""
+        """Return `event`; if the program failed, add evidence for the cause."""
         if self._carrier is not None:
             self._carrier.stop(self._session, event.ending)
         if event.ending.exit_code == 0:
@@ -224,7 +224,7 @@ class TaskProcess:
     def settle(self, ending: TaskEnd) -> tuple[str, ProgramError]:
         """Release all resources after the last process exits.
 
-        Return the last output for messages, and the error that the program has ended with.
+        Return the last output for messages, and the error with which the program ended.
         """
         self._checks.stop()
         self._rendezvous.close()
@@ -277,7 +277,7 @@ class TaskProcess:
         return replace(paths, temporary=self._temporary.make(self._environ, owner))
 
     def change_members(self, message: bytes) -> None:
-        """Tell the chief's program which workers to use (`user.members`)."""
+        """Write the list of wanted workers for the chief's program (`user.members`)."""
         try:
             wanted = WantedMembers.decode(message, self._payload.members_key, self._task_id)
         except PayloadError as error:
@@ -292,7 +292,7 @@ class TaskProcess:
                 log.error("list of workers not written: %s", error)
 
     def _open_progress(self, folder: Path) -> str:
-        """Return the progress pipe's path; empty on failure, which the task survives."""
+        """Open the progress pipe; return its path, or empty if progress is disabled."""
         try:
             pipe = around_environment.make_pipe(folder)
             self._progress = ProgressReader(pipe, self._task_id, self._send)
@@ -326,7 +326,7 @@ class TaskProcess:
 
     @property
     def _is_carried(self) -> bool:
-        """Whether the stage STORAGE has found that checkpoints are carried."""
+        """Whether the stage STORAGE has decided to carry checkpoints."""
         return bool(self._payload.storage) and (Path(self._sandbox) / storage.WORK).is_dir()
 
     def _command(self, stage: Stage) -> str:
@@ -371,7 +371,7 @@ class TaskProcess:
                 self._progress.watch_checkpoints(folder)
 
     def _detect_progress(self, reader: ProgressReader) -> None:
-        """Find progress that the program does not report by itself."""
+        """Search event files and output for progress that the program does not report."""
         from tf_executor.progress import (
             event_files,  # the program has started already
             output_lines,  # the program has started already
@@ -399,7 +399,7 @@ class TaskProcess:
         return samples
 
     def _is_own_port(self) -> bool:
-        """Return False if another process instead of the task listens on the port."""
+        """Return False if a process outside of the task listens on the task's port."""
         port = int(self._payload.readiness.rpartition(":")[2])
         if not is_port_held_by_others(port, descendants(os.getpid())):
             return True
@@ -417,13 +417,16 @@ class TaskProcess:
         return f"no progress for {silent:.0f} s" if silent > liveness.timeout else ""
 
     def _silence(self, counts_from: float) -> float:
-        """Return the seconds without output and progress, before any from `counts_from`."""
+        """Return the seconds since the last output or progress, whichever is newer.
+
+        Before the first progress, `counts_from` takes the place of its time.
+        """
         quiet = time.monotonic() - max(self._out.last, self._err.last)
         waited = time.monotonic() - counts_from if self._progress is None else self._progress.silent_for(counts_from)
         return min(quiet, waited)
 
     def _run_command(self, line: str, stdout: int, stderr: int, timeout: float) -> TaskEnd | None:
-        """Run a user's command as the program runs. Raises SpawnError."""
+        """Run a user's command in the program's environment. Raises SpawnError."""
         if self._paths is None:
             raise SpawnError("the task is starting")
         context = replace(self._context(stage=Stage.PROGRAM), stdout=stdout, stderr=stderr)

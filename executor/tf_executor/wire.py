@@ -36,7 +36,7 @@ def task_launch(info: Mapping[str, Any]) -> TaskLaunch:
 
 
 def is_valid(kind: str, body: Any) -> bool:
-    """Return whether the body of an agent's event has what the executor reads of it."""
+    """Return whether an agent's event has the fields that the executor reads."""
     try:
         if kind == "SUBSCRIBED":
             supports_killing(body)
@@ -78,7 +78,7 @@ def supports_killing(event: Mapping[str, Any]) -> bool:
 
 
 def shutdown_grace(environ: Mapping[str, str]) -> float:
-    """Return the SHUTDOWN grace in seconds: the agent's less a reserve, at least half."""
+    """Return the SHUTDOWN grace in seconds: the agent's minus a reserve of up to half."""
     total = AgentEnvironment.shutdown_grace
     with suppress(ValueError):
         total = parse_duration(environ.get("MESOS_EXECUTOR_SHUTDOWN_GRACE_PERIOD", ""))

@@ -1,7 +1,7 @@
 """Read progress from TensorBoard event files, without TensorFlow.
 
 Sources: tensorflow/core/lib/io/record_writer.h (framing), tensorflow/core/util/event.proto, framework/summary.proto,
-framework/tensor.proto. A growing file is read from the end of the last read.
+framework/tensor.proto. Each read of a growing file continues where the previous read ended.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class EventFile:
 
 
 def _records(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield begin of the content and end of each complete record."""
+    """Yield for each complete record the start of its content and its end."""
     position = 0
     while position + _HEADER <= len(data):
         begin = position + _HEADER
@@ -142,7 +142,7 @@ def _tensor_value(tensor: bytes) -> float | None:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield number and value of protobuf fields (int, bytes), up to invalid data."""
+    """Yield number and value (int or bytes) of protobuf fields; stop at invalid data."""
     position = 0
     while position < len(message):
         key, position = _varint(message, position)
@@ -164,7 +164,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _varint(message: bytes, position: int) -> tuple[int, int]:
-    """Return a varint and its end; for truncated data an end behind the message."""
+    """Return a varint and its end; truncated data has an end beyond the message."""
     result = shift = 0
     while position < len(message):
         byte = message[position]
@@ -194,7 +194,7 @@ _BEST_LOSSES = ("loss", "epoch_loss", "batch_loss")
 
 
 class ProgressDetector:
-    """Find a task's progress in event files; `processes` returns its process ids."""
+    """Find a task's progress in event files; `processes`: returns the task's pids."""
 
     def __init__(
         self,
@@ -259,7 +259,7 @@ class ProgressDetector:
     def _is_own(self, path: Path, open_files_now: _OpenFiles) -> bool | None:
         """Return whether this task writes the file; several tasks may share a folder.
 
-        Host name and process id in the name tell them apart. TensorFlow 1 writes no process id; then the task that
+        The file's name has the writer's host name and process id. TensorFlow 1 writes no process id. Then the task that
         has the file open is the writer, because writers keep files open. None: not known yet.
         """
         match = _NAME.fullmatch(path.name)
@@ -311,12 +311,12 @@ def _below(folder: Path, depth: int, budget: list[int]) -> Iterator[Path]:
 
 
 def _is_searched(entry: os.DirEntry[str]) -> bool:
-    """Skip hidden folders and evaluation folders, whose steps are not the training's."""
+    """Return whether to search a folder; hidden and evaluation folders are skipped."""
     hidden = entry.name.startswith(".") or _OTHER_DATA.match(entry.name)
     return not hidden and entry.is_dir(follow_symlinks=False)
 
 
 def _rank(tag: str) -> tuple[int, str]:
-    """Return a sort key: the lower, the more likely the tag is the training's loss."""
+    """Return a sort key, lowest for the tag that is most likely the training's loss."""
     last = tag.rpartition("/")[2].lower()
     return (_BEST_LOSSES.index(last) if last in _BEST_LOSSES else len(_BEST_LOSSES), tag)

@@ -1,8 +1,8 @@
 """Read progress from the lines that a program prints.
 
-Known forms: progress bars of Keras 2 and 3, lines of TensorFlow 1's Estimators, and lines such as
-`step 120/500 loss 0.3` or `Epoch [2/10], Step [100/600], Loss: 0.2`, bars of tqdm with a loss, and the dictionaries
-that Hugging Face's Trainer prints.
+Known forms are progress bars of Keras 2 and 3, lines of TensorFlow 1's Estimators, bars of tqdm with a loss, and the
+dictionaries that Hugging Face's Trainer prints. Lines such as `step 120/500 loss 0.3` or
+`Epoch [2/10], Step [100/600], Loss: 0.2` are known, too.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class OutputLines:
         self.time = 0.0
 
     def read(self) -> Iterator[tuple[str, bool]]:
-        """Yield new lines; an unfinished line if nothing was printed since the last call."""
+        """Yield new lines; yield an unfinished line once no more output follows."""
         total, tail, self.time = self._recent()
         new, self._seen = total - self._seen, total
         if not new:
@@ -88,7 +88,7 @@ def _text(line: bytes) -> str:
 class OutputProgress:
     """Progress in a task's output; `pattern` replaces the known forms.
 
-    `is_mirrored`: use only the values of an epoch's last bar, because Keras 2 adds the others up over all replicas.
+    `is_mirrored`: use only the values of an epoch's last bar, because Keras 2 adds up other values over all replicas.
     """
 
     def __init__(self, streams: Sequence[Recent], pattern: str = "", *, is_mirrored: bool = False) -> None:
@@ -98,7 +98,7 @@ class OutputProgress:
         self._pattern_time = 0.0
 
     def scan(self) -> Values:
-        """Return the newest values of lines that are new, and their time."""
+        """Return the newest values in lines since the last call, and their time."""
         values: Values = {}
         self._pattern_time = 0.0
         for stream in self._streams:
@@ -124,7 +124,7 @@ class OutputProgress:
 
 
 class _KnownLines:
-    """Known forms of lines; remembers the epoch, in which bars count from 1."""
+    """Parser of known lines; remembers the epoch, because bars count from 1 in each."""
 
     def __init__(self, *, is_mirrored: bool) -> None:
         self._is_mirrored = is_mirrored
@@ -140,7 +140,7 @@ class _KnownLines:
         self._has_total = False
 
     def parse(self, line: str, is_ended: bool) -> Values:
-        """Return the values of a line, none if it is not about the training."""
+        """Return the values of a line; empty if the line is not about the training."""
         bar = _BAR.match(line)
         if bar is not None:
             return self._bar(line, bar, is_ended)
@@ -168,9 +168,9 @@ class _KnownLines:
         return {**metrics, **values} if values else {}
 
     def _tqdm(self, line: str, bar: re.Match[str]) -> Values:
-        """Return the values of a bar with a loss: downloads have bars, too.
+        """Return the values of a tqdm bar; empty without a loss, such as for downloads.
 
-        The steps of epochs of unknown number may begin again in each.
+        Steps are left out if the line has an epoch but not the number of epochs: they may begin again in each epoch.
         """
         metrics = _metrics(line[bar.end() :])
         if not any("loss" in name.lower() for name in metrics):
@@ -187,7 +187,7 @@ class _KnownLines:
         return {"epoch": epoch, **({"epochs": epochs} if epochs else {})}
 
     def _count(self, step: int, total: int) -> Values:
-        """Count steps of earlier epochs, unless the steps do not start again."""
+        """Add the steps of earlier epochs, unless the program counts across epochs."""
         if not total or step > total:
             return {} if self._has_total else {"step": step}
         self._has_total = True
@@ -214,7 +214,7 @@ class _KnownLines:
 
 
 def _metrics(line: str) -> Values:
-    """Return `name: number` pairs, and losses and accuracies without a colon."""
+    """Return `name: number` pairs; losses and accuracies need no colon."""
     pairs = [*_BARE_PAIR.findall(line), *_PAIR.findall(line)]
     named = (("loss" if name.lower() == "loss" else name, float(number)) for name, number in pairs)
     return {name: number for name, number in named if name.lower() not in _COUNTS}

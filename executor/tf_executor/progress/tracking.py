@@ -1,4 +1,4 @@
-"""Collect the program's progress reports and send them to the scheduler."""
+"""Merge progress reports, notice new checkpoints, and send both to the scheduler."""
 
 from __future__ import annotations
 
@@ -115,13 +115,14 @@ class Tracker:
         return source != OUTPUT or bool(metrics or values.keys() - {"epoch", "epochs"})
 
     def _time_of(self, report: Mapping[str, Any], now: float) -> float:
-        """Return when the program reported; its exit may delay the last report."""
+        """Return when the program made a report; the last one may arrive at its exit."""
         time = reports.finite(report.get("_time"))
         earliest = self._samples[-1].time if self._samples else now - WINDOW
         return now if time is None or not earliest <= time <= now else time
 
     def _is_preferred(self, source: str, step: int | None) -> bool:
-        """Prefer reports, then what is ahead: event files are written late."""
+        """Return whether to use `source`: reports win, then the source that is ahead."""
+        # Event files are written late, so at the same step they win over the output.
         if source in (self.source, REPORT) or self.source is None:
             return True
         latest = self._values.get("step")
@@ -129,7 +130,7 @@ class Tracker:
         return is_ahead and self.source != REPORT
 
     def _estimate_total(self, values: Mapping[str, Any]) -> None:
-        """When an epoch begins, estimate the number of all steps from earlier epochs."""
+        """When an epoch begins, use earlier epochs to estimate the total of steps."""
         step, before = self._values.get("step"), self._values.get("epoch")
         epoch, epochs = values.get("epoch", before), values.get("epochs", self._values.get("epochs"))
         if step is None or epoch is None or epochs is None:
@@ -142,7 +143,7 @@ class Tracker:
 
     @property
     def _steps(self) -> tuple[int | None, int | None]:
-        """Steps and total; epochs if the program reports values without steps."""
+        """Step and total; epoch and epochs if the program reports values without steps."""
         values = self._values
         if "step" not in values and (self._metrics or "loss" in values):
             return values.get("epoch"), values.get("epochs")
@@ -179,7 +180,7 @@ class Tracker:
         return round((total - last.step) / steps * time, 1) if time >= ESTIMATE_AFTER and steps > 0 else None
 
     def _note_checkpoint(self, time: float | None) -> bool:
-        """Count a checkpoint, and set the step at its `time`."""
+        """Count a checkpoint, and note the step at the `time` when it was written."""
         samples = (*self._older, *self._samples)
         earlier = [item.step for item in samples if time is not None and item.time <= time + _TICK]
         self._saved_step = earlier[-1] if earlier else None
@@ -187,14 +188,14 @@ class Tracker:
         return True
 
     def _note_members(self, report: Mapping[str, Any]) -> bool:
-        """Keep the chief's answer, which is repeated: messages may get lost."""
+        """Keep the chief's answer, to repeat it: messages may get lost."""
         error = report.get("members_error")
         text = error[: reports.MAX_ERROR] if isinstance(error, str) else None
         self._members = {"members": reports.count(report[_MEMBERS]), "members_error": text or None}
         return True
 
     def _note_storage(self, error: Any) -> bool:
-        """Keep the last problem; it is repeated, because messages may get lost."""
+        """Keep the last storage problem, to repeat it: messages may get lost."""
         text = "".join(filter(str.isprintable, str(error)))[: reports.MAX_ERROR]
         if not text and self._storage_error is None:
             return False
@@ -202,7 +203,7 @@ class Tracker:
         return True
 
     def _forget_samples(self) -> None:
-        """Start again with another training, or with steps of another unit."""
+        """Drop the samples, because another training or another unit of steps begins."""
         self._samples.clear()
         self._older.clear()
         self._saved_step = None
@@ -278,7 +279,7 @@ def _speed(begin: float, end: float, first: int | None, last: int | None) -> flo
 
 
 def checkpoint_files(folder: Path) -> Files:
-    """Return what is in a folder of checkpoints; empty: unknown."""
+    """Return the files of a checkpoint folder; empty if it has too many entries."""
     files: Files = {}
     budget, folders = MAX_ENTRIES, [str(folder)]
     while folders:
@@ -296,17 +297,17 @@ def checkpoint_files(folder: Path) -> Files:
 
 
 def last_change(files: Files) -> float:
-    """Return when the newest file was written (Unix time); 0: there is none."""
+    """Return when the newest file was written (Unix time); 0 without files."""
     return max((time for time, _ in files.values()), default=0.0)
 
 
 def is_written(files: Files, before: Files, earlier: Files, noted: float) -> bool:
     """Return whether the program has finished a checkpoint since `noted` (Unix time).
 
-    `files`, `before`, `earlier`: the last three looks at its folder, the newest first. It has if
-    nothing changed since the look before. A program that saves all the time has if there is a new
-    index of TensorFlow, which is written last, or if it has written the same file again, in the
-    same size, after each of the two earlier looks.
+    `files`, `before`, `earlier`: the folder's files at the last three looks, the newest first. A checkpoint is finished
+    if nothing has changed since the previous look. Some programs save all the time. Then a checkpoint is finished if
+    there is a new index of TensorFlow, which is written last. It is also finished if the program has written the same
+    file with the same size after each of the two earlier looks.
     """
     return files == before or any(
         (path.endswith(".index") and time > noted)
@@ -319,13 +320,13 @@ def is_written(files: Files, before: Files, earlier: Files, noted: float) -> boo
 
 
 def lacks_index(files: Files) -> bool:
-    """Return whether TensorFlow still writes a checkpoint: its index comes last."""
+    """Return whether TensorFlow is still writing a checkpoint; the index comes last."""
     data = (Path(path) for path in files if _DATA.fullmatch(path))
     return any(str(path.with_suffix(".index")) not in files for path in data)
 
 
 class ProgressReader:
-    """Read the progress pipe in a thread. `send` may block and returns its success."""
+    """Read the progress pipe in a thread. `send`: may block; returns whether it sent."""
 
     def __init__(self, pipe: Path, task_id: str, send: Callable[[bytes], bool]) -> None:
         """Open the pipe. Raises OSError."""
@@ -360,7 +361,10 @@ class ProgressReader:
         self._put(json.dumps({_PROBLEM: error}).encode() + b"\n")
 
     def silent_for(self, since: float) -> float:
-        """Return the seconds since the last report, or since `since` (time.monotonic)."""
+        """Return the seconds since the last report.
+
+        Before the first report: the seconds since the time `since` (time.monotonic).
+        """
         last = self._tracker.last
         return time.monotonic() - (since if last is None else last)
 
@@ -380,7 +384,7 @@ class ProgressReader:
                 self._put(json.dumps({**report, "source": source}).encode() + b"\n")
 
     def watch_checkpoints(self, folder: Path) -> None:
-        """Note the step at each new file in `folder` that is complete."""
+        """Note the step at each new checkpoint in `folder` that is complete."""
         thread = threading.Thread(target=self._watch_checkpoints, args=(folder,), name="checkpoints", daemon=True)
         self._detections.append(thread)
         thread.start()

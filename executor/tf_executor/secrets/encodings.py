@@ -16,7 +16,7 @@ _PERCENT = re.compile("%[0-9A-F]{2}")
 
 
 def encodings_of(value: bytes) -> Iterator[str]:
-    """Yield non-empty, possibly repeated encodings; base64 also inside other data."""
+    """Yield non-empty encodings, some repeatedly; base64 also inside other data."""
     text = value.decode("utf-8", "replace")
     for variant in dict.fromkeys((text, text.strip())):
         if variant:

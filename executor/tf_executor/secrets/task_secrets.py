@@ -28,7 +28,7 @@ from tf_executor.secrets.encodings import encodings_of
 
 
 class SecretFetchError(Exception):
-    """Fetching secrets failed; the message never contains a value."""
+    """Fetching secrets failed; the message never contains a secret."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class TaskSecrets:
         return ""
 
     def environment(self, stage: Stage | None) -> dict[str, str]:
-        """Return the secret variables of a stage; None and internal stages get none."""
+        """Return the secret variables of a stage; empty for internal stages and None."""
         if stage not in STAGES:
             return {}
         return {
@@ -178,7 +178,7 @@ class TaskSecrets:
 
 
 def _send_hangup() -> list[int]:
-    """Send SIGHUP only to processes with a handler: the others would die of it."""
+    """Send SIGHUP to processes with a handler, because it would kill the others."""
 
     def has_handler(pid: int) -> bool:
         return has_signal_handler(pid, signal.SIGHUP)
@@ -216,8 +216,8 @@ def fetch_secrets(
 ) -> list[Secret]:
     """Fetch the secrets, with retries for `retry_seconds`. Raises SecretFetchError.
 
-    The token was visible to agents and masters, so the scheduler accepts it once; only the nonce, which the executor
-    does not share, makes later requests valid: retries and reloads.
+    Agents and masters have seen the token, so the scheduler accepts the token only once. Later requests (retries and
+    reloads) are valid only because of the nonce, which the executor does not share.
     """
     end, delay = clock() + retry_seconds, FIRST_DELAY
     client = _client(request)
@@ -251,7 +251,7 @@ def _client(request: SecretRequest) -> HttpClient:
 
 
 def decode(body: bytes) -> list[Secret]:
-    """Decode a response. Raises ValueError that quotes nothing of the response."""
+    """Decode a response. Raises ValueError, which quotes no part of the response."""
     try:
         return [
             Secret(
