@@ -28,7 +28,7 @@ class ArchiveError(Exception):
 
 
 class ArchiveLimits(NamedTuple):
-    """Limits: `members`, and bytes over both `small` and `ratio` * archive size."""
+    """Limits: `members`; bytes: the larger of `small` and `ratio` * archive size."""
 
     members: int = 1000000
     ratio: int = 200
@@ -43,8 +43,8 @@ def extract(archive: Path, folder: Path, limits: ArchiveLimits = LIMITS) -> bool
     """Extract an archive with a suffix that Mesos knows, such as .zip or .tar.gz.
 
     Return False for names other than .zip, .tar, .tar.gz, .tgz, .tar.bz2, .tbz2, .tar.xz, .txz and .gz. Raises
-    ArchiveError. An archive that breaks a rule, other than a .gz file, writes nothing; one that cannot be extracted,
-    for example a damaged one or one with members `f` and `f/g`, may leave files.
+    ArchiveError. If an archive (other than a .gz file) breaks a rule, nothing is written. If an archive cannot be
+    extracted, files may remain; for example, it may be damaged or have the members `f` and `f/g`.
     """
     name = archive.name
     unpack = _extractor(name)
@@ -86,7 +86,7 @@ class _Budget:
         self.take(size)
 
     def header(self, size: int, is_global: bool) -> None:
-        """Count a name or extended header of the next member, or of all later ones."""
+        """Count a name or extended header of the next member (or all, if `is_global`)."""
         self._header += size
         self._headers += size
         self._global += size if is_global else 0
@@ -97,7 +97,7 @@ class _Budget:
             raise _RefusalError(f"all names and extended headers have more than {_MAX_HEADERS} bytes")
 
     def take(self, size: int) -> None:
-        """Count bytes."""
+        """Count extracted bytes."""
         self._bytes += size
         if self._bytes > self._free:
             raise _RefusalError(f"needs more than the {self._free} bytes that are free on the disk")
@@ -106,7 +106,7 @@ class _Budget:
 
 
 class _Resolver:
-    """Resolve names of the archive with its own links and existing ones.
+    """Resolve names of the archive through its own links and existing links.
 
     Resolution stays valid during extraction: links stay links, and new links do not replace anything.
     """
@@ -121,7 +121,7 @@ class _Resolver:
             raise _RefusalError(f"{name} occurs twice, as links with different targets")
 
     def check(self, name: str) -> None:
-        """Check a file or folder: inside the folder, and not behind a link of the archive."""
+        """Check that a file or folder is inside and not behind a link of the archive."""
         followed = self._follow(name, name)[1]
         own = next((place for place in followed if place in self._links), None)
         if own is not None:
@@ -129,7 +129,7 @@ class _Resolver:
             raise _RefusalError(f"{name} {'occurs both as a link and as a file or folder' if is_itself else _BEHIND}")
 
     def check_link(self, name: str, target: str) -> None:
-        """Check a link: its target is inside, and its place is free."""
+        """Check that a link's target is inside, and that its own path is free."""
         folder = os.path.dirname(name)
         if self._follow(folder, name)[0] != self._place(folder):
             raise _RefusalError(f"{name} {_BEHIND}")
@@ -140,7 +140,7 @@ class _Resolver:
             raise _RefusalError(f"{name} is a link, but another file of this name already exists")
 
     def check_hard_link(self, name: str, target: str) -> None:
-        """Check a hard link: a link as target would resolve differently (link(2))."""
+        """Check a hard link; a symbolic link as target resolves differently (link(2))."""
         self.check(name)
         if self._follow(target, name)[1]:
             raise _RefusalError(f"{name} is a hard link to a symbolic link, or to a path below a symbolic link")

@@ -1,13 +1,14 @@
-"""Describe complete checkpoints, and find them in a program's folder.
+"""Find complete checkpoints in a program's folder, copy them, and describe them.
 
-Python 3.6, standard library only. Files form groups, each of which is complete or not:
+Python 3.6, standard library only. Files form groups. A group is complete or incomplete as a whole:
 
 - TensorFlow: the files of the prefix that the file `checkpoint` names. TensorFlow writes that file last.
 - SavedModel: the folder with `saved_model.pb`, which TensorFlow writes after the variables.
 - The other files of a folder, for example .keras, .h5 and .pt: complete when all of them are closed and unchanged for
   QUIET seconds, or when the program exits and has closed them.
 
-Other files of TensorFlow's checkpoints are older ones. A group that is incomplete keeps its last complete version.
+Files of older TensorFlow checkpoints belong to no group. The storage keeps the last complete version of a group while
+the group is incomplete.
 """
 
 import ast
@@ -40,7 +41,7 @@ Fingerprint = Tuple[int, int, int]
 
 
 class IncompleteError(Exception):
-    """The checkpoint is incomplete, or changes at this moment."""
+    """The checkpoint is incomplete, or the program is changing it."""
 
 
 class Manifest(NamedTuple):
@@ -110,7 +111,7 @@ def digest_of(path: Path) -> str:
 
 
 class FileGroup(NamedTuple):
-    """Files that are complete together."""
+    """Files of one checkpoint, which are complete only together."""
 
     #: Folder and names, relative to the program's folder.
     folder: str
@@ -174,7 +175,7 @@ def _saved_model(root: Path, here: str) -> FileGroup:
 
 
 def _tensorflow_group(root: Path, folder: Path, names: List[str]) -> Optional[FileGroup]:
-    """Return the group of the newest checkpoint; None if it lies elsewhere."""
+    """Return the group of the newest checkpoint; None if it is outside of `root`."""
     match = _STATE_PATH.search((folder / _STATE).read_bytes())
     if match is None:
         return None
@@ -198,7 +199,7 @@ def _tensorflow_group(root: Path, folder: Path, names: List[str]) -> Optional[Fi
 
 
 def state_of(prefix: str, state: str) -> bytes:
-    """Return a file `checkpoint` that names only this prefix, as a relative path."""
+    """Return a file `checkpoint` that names only this prefix, by a relative path."""
     path = os.path.relpath(prefix, str(Path(state).parent))
     safe = (chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}" for byte in path.encode())
     escaped = "".join(safe)
@@ -228,7 +229,7 @@ class FolderSnapshot:
     def take(self, ended: Optional[float], is_orderly: bool) -> bool:
         """Copy new complete groups; return whether there are any.
 
-        `ended`: when the program exited, if it has; `is_orderly`: with an exit code which says that it closed its
+        `ended`: when the program exited; None: it runs. `is_orderly`: whether its exit code shows that it closed its
         files. Raises IncompleteError if the program changes a file meanwhile.
         """
         self.release()
@@ -239,7 +240,7 @@ class FolderSnapshot:
         return bool(self.copies)
 
     def is_kept(self, name: str) -> bool:
-        """Return whether a stored file still belongs to the checkpoint as it was stored."""
+        """Return whether the stored version of a file still belongs to the checkpoint."""
         is_held = any(group.has_stored(name) for group in self._held)
         return name not in self.copies and (name in self._unchanged or is_held)
 
@@ -269,7 +270,7 @@ class FolderSnapshot:
 
     @property
     def written(self) -> Optional[float]:
-        """When the program wrote the copies (time.monotonic); None: they are only texts."""
+        """When the program wrote the copies (time.monotonic); None: only .txt files."""
         times = [taken[1] / 1e9 for name, taken in self._taken.items() if not name.endswith(".txt")]
         return time.monotonic() - max(0.0, time.time() - max(times)) if times else None
 
@@ -282,7 +283,7 @@ class FolderSnapshot:
         shutil.rmtree(str(self._work), ignore_errors=True)
 
     def models(self) -> Iterator[str]:
-        """Yield the names of all files but TensorFlow's checkpoints."""
+        """Yield the names of all files in groups except TensorFlow's checkpoints."""
         for group in find_groups(self._root):
             if not group.prefix:
                 yield from group.names

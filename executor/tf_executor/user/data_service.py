@@ -2,8 +2,8 @@
 
 `python -m tf_executor.data_service`, Python 3.6.
 The dispatcher distributes data sets to the workers, which register with the dispatcher. Programs connect to
-DATA_SERVICE_ADDRESS with `tf.data.experimental.service.distribute`. A dispatcher that starts again with its journal
-knows the data sets, and which elements it has handed out; programs and workers wait for it.
+DATA_SERVICE_ADDRESS with `tf.data.experimental.service.distribute`. A restarted dispatcher reads in its journal which
+data sets there are, and which elements it has handed out. Programs and workers wait for the dispatcher.
 """
 
 import os
@@ -38,9 +38,9 @@ def server(service: Any, environ: Mapping[str, str]) -> Any:
 
 
 def journal_settings(journal: str) -> Dict[str, Any]:
-    """Make the folder of the journal, and remove those of earlier runs.
+    """Make the journal's folder, and remove the folders of earlier runs.
 
-    Return the settings of the dispatcher; none without a folder.
+    Return the dispatcher's settings for the journal; empty without a folder.
     """
     if not journal:
         return {}

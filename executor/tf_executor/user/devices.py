@@ -1,4 +1,4 @@
-"""Return and check the task's GPUs, and return its log folder. Python 3.6."""
+"""Number and check of the task's GPUs, and the task's log folder. Python 3.6."""
 
 import importlib
 import os
@@ -14,7 +14,7 @@ GPU_COUNT_VARIABLE = "TF_EXECUTOR_GPUS"
 def get_num_gpus() -> int:
     """Return the number of GPUs of this task, 0 outside a task.
 
-    Imports nothing and initialises no driver, so call it before or after configuring TensorFlow.
+    Imports nothing and initialises no driver. So a program may call it before or after it configures TensorFlow.
     """
     return int(os.environ.get(GPU_COUNT_VARIABLE, "0"))
 
@@ -22,7 +22,7 @@ def get_num_gpus() -> int:
 def logdir() -> str:
     """Return the log and checkpoint folder or URL; create the folder if necessary.
 
-    The option checkpoint_dir wins. Outside a task the folder is `logs` in the working directory.
+    The option checkpoint_dir has precedence. Outside a task the folder is `logs` in the working directory.
     """
     folder = os.environ.get("LOG_DIR") or str(Path("logs").absolute())
     if "://" not in folder:
@@ -36,8 +36,8 @@ _TITLES = {"tensorflow": "TensorFlow", "torch": "PyTorch"}
 def check_gpus(expected: int, library: str) -> int:
     """Check that TensorFlow or PyTorch sees the task's GPUs; return the exit code.
 
-    Called before the program starts. `library`: the one to import first, `tensorflow` or `torch`. 0 without both, which
-    the program may not use.
+    The executor calls this before the program starts. `library`: the library to import first, `tensorflow` or `torch`.
+    Return 0 if neither can be imported, because the program may use neither.
     """
     for name in sorted(_TITLES, key=lambda other: other != library):
         with suppress(ImportError):
@@ -66,7 +66,7 @@ def count_gpus(framework: Any) -> int:
 
 
 def _hint(framework: Any, name: str) -> str:
-    """Return the likely reason."""
+    """Return the likely reason for a wrong number of GPUs."""
     if not (framework.version.cuda if name == "PyTorch" else framework.test.is_built_with_cuda()):
         return f"this {name} is built without CUDA"
     return "see the messages of CUDA above; set the option gpu_check to false to skip this check"

@@ -1,4 +1,4 @@
-"""Fetch URLs that agents do not support (s3, gs, hdfs ...); check and extract.
+"""Fetch URLs that agents do not support (s3, gs, ...); check and extract files.
 
 Python 3.6.
 `python -m tf_executor.fetch URL...` writes the files to the current folder, with fsspec. `finish` checks digests and
@@ -67,8 +67,8 @@ def file_name(url: str) -> str:
 def finish(files: str) -> int:
     """Link files, check all digests, then extract archives; return the exit code.
 
-    `files`: a JSON object with `links` (path by name), `digests` (SHA-256 by name) and `unpack` (names, in order), in
-    the current folder. An archive is extracted into its folder.
+    `files`: a JSON object with `links` (path by name), `digests` (SHA-256 by name) and `unpack` (names, in order).
+    Names are relative to the current folder. An archive is extracted into the folder that contains it.
     """
     from .archive import ArchiveError, extract  # the executor imports this module and extracts nothing itself
 
@@ -92,7 +92,7 @@ def finish(files: str) -> int:
 def _link(path: Path, target: str) -> None:
     """Link a file or folder, unless the earlier check of digests has linked it.
 
-    Raises OSError, also for a path below another link, which would change the target's folder.
+    Raises OSError, also for a path below another link, because the new link would change that link's target.
     """
     if not Path(target).exists():
         raise OSError(f"cannot fetch {target}: does not exist on this agent")
@@ -128,7 +128,7 @@ def _create(path: Path) -> Any:
 def file_system(url: str, options: Dict[str, Any]) -> Tuple[Any, str]:
     """Return the file system of a URL and the path there.
 
-    Raises NoPackageError, and what fsspec raises.
+    Raises NoPackageError, and errors of fsspec.
     """
     try:
         import fsspec
@@ -147,7 +147,7 @@ def file_system(url: str, options: Dict[str, Any]) -> Tuple[Any, str]:
 
 
 def missing_package(url: str) -> str:
-    """Return the message about the packages that read the URL."""
+    """Return the message that names the missing packages for a URL."""
     wanted = PACKAGES.get(url.partition(":")[0], "fsspec")
     return f"missing Python package; run: {sys.executable} -m pip install {wanted}"
 
@@ -167,7 +167,7 @@ def describe(error: BaseException) -> str:
 
 
 def is_refused(error: BaseException) -> bool:
-    """Return whether no retry helps: a refused key, or an absent bucket."""
+    """Return whether retries are useless: the key is refused, or no bucket exists."""
     # s3fs raises PermissionError; errors of adlfs have the HTTP status (azure.core.exceptions.HttpResponseError).
     return isinstance(error, PermissionError) or getattr(error, "status_code", 0) in (401, 403, 404)
 

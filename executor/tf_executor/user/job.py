@@ -2,9 +2,9 @@
 
 The job is a module with `main(server, log_dir, context)`.
 Reads TF_CONFIG, JOB_MODULE (found on PYTHONPATH), JOB_CONTEXT (JSON object), LOG_DIR and DISTRIBUTION_STRATEGY.
-Parameter servers only serve. With between_graph, `server` is a running TensorFlow server. The strategies of
-TensorFlow 2 start their own servers, so that `server` is None; workers of parameter_server only serve. Python 3.6,
-TensorFlow 1.15 and later.
+Parameter servers, and workers with the strategy parameter_server, only run a server and call no `main`. With
+between_graph, `server` is a running TensorFlow server. With other strategies `server` is None, because TensorFlow 2
+starts its own servers. Python 3.6, TensorFlow 1.15 and later.
 """
 
 import importlib

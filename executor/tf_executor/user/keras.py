@@ -98,11 +98,11 @@ def _is_multi_worker(model: Any) -> bool:
 
 
 def _divisor(model: Any) -> Optional[int]:
-    """Return the divisor of the values of batches; None if they are meaningless.
+    """Return the divisor for the values of a batch; None if the values mean nothing.
 
-    Keras 2 adds them up over the workers of MultiWorkerMirroredStrategy, although each has the value of all replicas
-    already (`reduce_per_replica`). It may add up values of other replicas as well, if XLA compiles the step or the
-    model has a `train_step` of its own. Keras 3 returns the mean.
+    Keras 2 adds the values up over the workers of MultiWorkerMirroredStrategy, although each worker already has the
+    value of all replicas (`reduce_per_replica`). If XLA compiles the step, or if the model has its own `train_step`,
+    Keras 2 may also add up the values of other replicas. Keras 3 returns the mean.
     """
     replicas = getattr(getattr(model, "distribute_strategy", None), "num_replicas_in_sync", 1)
     method = getattr(model, "distribute_reduction_method", "first")
@@ -114,9 +114,9 @@ def _divisor(model: Any) -> Optional[int]:
 
 
 def _ready(logs: Any, divisor: int) -> Dict[str, float]:
-    """Return the host numbers: converting others could wait for the accelerator.
+    """Return the numbers in host memory; a conversion of others could wait for a GPU.
 
-    With ParameterServerStrategy, the logs of a batch are one value on a worker.
+    With ParameterServerStrategy, the logs of a batch are one value on a worker, and the result is empty.
     """
     items = logs.items() if isinstance(logs, dict) else ()
     numbers = {name: value for name, value in items if _is_ready(value)}

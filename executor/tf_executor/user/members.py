@@ -1,12 +1,13 @@
-"""Let workers join and leave a running chief of parameter servers. Python 3.6.
+"""Inside the chief's program: let workers join and leave its TensorFlow cluster.
 
-The executor writes the wanted members to a file, numbered, and puts `sitecustomize` on the chief's PYTHONPATH, which
-calls `watch`. A thread compares the file with the cluster and reports the number of the list that is in force. A worker
-that leaves is asked through its own queue. A new one is a subclass of TensorFlow's worker that makes iterators and
-other per-worker values when a step first needs them. Functions of the program wait while the workers change.
+Python 3.6. The executor writes a numbered list of the wanted members to a file. It also puts a `sitecustomize` that
+calls `watch` on the chief's PYTHONPATH. A thread compares the list with the cluster, and reports the number of the list
+that is in force. A request in the worker's own queue makes a worker leave. A new worker has a subclass of TensorFlow's
+Worker, which makes iterators and other per-worker values when a step first needs them. Registrations of the program's
+functions wait while the workers change.
 
-Private names of TensorFlow are used (tensorflow/python/distribute/coordinator). They are the same in 2.13 to 2.21;
-`problem_of` refuses other releases.
+This module uses private names of TensorFlow (tensorflow/python/distribute/coordinator), which are the same in 2.13 to
+2.21. `problem_of` refuses other releases.
 """
 
 import copy
@@ -74,7 +75,7 @@ def watch() -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Waits for the import of the coordinator, and removes itself then."""
+    """Import hook that waits for the import of the coordinator, then removes itself."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:  # noqa: ARG002
         if fullname != _COORDINATOR:
@@ -116,7 +117,7 @@ def _note_coordinators(module: Any) -> None:
 
 
 def _follow(path: str) -> None:
-    """Bring the members in line with the file until the program ends."""
+    """Apply each new list of wanted members, and report the result repeatedly."""
     done = 0
     answer = {}  # type: Dict[str, Any]
     next_report = 0.0
@@ -133,7 +134,7 @@ def _follow(path: str) -> None:
 
 
 def _read(path: str) -> Tuple[int, Members]:
-    """Return the number of the wanted list, and the list; 0 without any."""
+    """Return number and content of the wanted list; 0 and empty without a list."""
     try:
         wanted = json.loads(Path(path).read_text())
     except (OSError, ValueError):
@@ -188,12 +189,12 @@ def problem_of(coordinator: Any) -> str:
 
 
 def change(coordinator: Any, wanted: Members, can_stop: Callable[[], None]) -> None:
-    """Let workers leave and join until the cluster has the wanted ones.
+    """Let workers leave and join until the cluster has the wanted workers.
 
-    Raises MembersError, and errors of TensorFlow. A worker whose address changes leaves and joins. `can_stop` is called
-    when workers only leave and run no more steps. TensorFlow then waits until they have closed their contexts, up to
-    61 s in tests: a context waits for the thread that tunes tf.data (Model::OptimizeLoop), which may sleep for a
-    minute. A worker that has ended delays nothing.
+    Raises MembersError, and errors of TensorFlow. A worker whose address changes leaves and joins again. If workers
+    only leave, `can_stop` is called when they run no more steps. TensorFlow then waits until the leaving workers have
+    closed their contexts, up to 61 s in tests: a context waits for the thread that tunes tf.data (Model::OptimizeLoop),
+    and this thread may sleep for a minute. A worker whose process has ended delays nothing.
     """
     cluster, present = coordinator._cluster, _present(coordinator)
     leaving = [index for index in sorted(present, reverse=True) if present[index] != wanted.get(index)]
@@ -222,8 +223,9 @@ def _tasks(server_def: Any) -> Any:
 def _stop_thread(cluster: Any, worker: Any) -> None:
     """End the worker's thread between two steps. Raises MembersError.
 
-    TensorFlow's `stop` cancels the step that the thread takes next, which ends the training
-    (tensorflow/tensorflow#49726). A closure for this worker alone wakes the thread, and is taken before others.
+    A call of TensorFlow's `stop` from another thread would cancel the worker's next step, which would end the training
+    (tensorflow/tensorflow#49726). So a closure for this worker alone wakes the worker's thread, which takes this
+    closure before others and then calls `stop`.
     """
     kind = sys.modules[_COORDINATOR].ResourceClosure
     gone, last, process = threading.Event(), kind.__new__(kind), worker._process_resource_closure
@@ -244,7 +246,7 @@ def _stop_thread(cluster: Any, worker: Any) -> None:
 
 
 def _join(cluster: Any, index: int) -> None:
-    """Give worker `index`, whose address TensorFlow knows, a thread."""
+    """Start a thread for worker `index`, whose address TensorFlow knows already."""
     while len(cluster.workers) <= index:
         cluster.workers.append(_Absent(cluster))
     cluster.workers[index] = _joined_class()(index, f"/job:worker/replica:0/task:{index}", cluster)
@@ -254,7 +256,7 @@ def _join(cluster: Any, index: int) -> None:
 def _update(cluster: Any, leaving: Iterable[int], joining: Members) -> None:
     """Change addresses in TensorFlow's cluster. Raises MembersError.
 
-    All in one update, because each update leaves four threads.
+    Changes all addresses in one update, because each update leaves four threads behind.
     """
     if next(_updates) > _MAX_UPDATES:
         raise MembersError(
@@ -277,7 +279,7 @@ def _update(cluster: Any, leaving: Iterable[int], joining: Members) -> None:
 
 
 class _Absent:
-    """Place of a worker that is not there; its values are made when it joins."""
+    """Placeholder for an absent worker, whose values are made when it joins."""
 
     def __init__(self, cluster: Any) -> None:
         self._cluster = cluster
@@ -286,7 +288,7 @@ class _Absent:
         """Do nothing: TensorFlow stops every worker at the end."""
 
     def create_resource(self, function: Any, args: Any = None, kwargs: Any = None) -> Any:
-        """Return a value that keeps how it is made, but is not."""
+        """Return a value that is not made yet, but stores how to make it."""
         manager = self._cluster.resource_cancellation_mgr
         kind = sys.modules[_COORDINATOR].ResourceClosure
         return kind(function, manager, args=args, kwargs=kwargs).build_output_remote_value()
@@ -298,7 +300,7 @@ _placing = threading.Lock()
 
 
 def _joined_class() -> Any:
-    """Return the class of workers that join later, whose base is TensorFlow's."""
+    """Return the class of workers that join later, a subclass of TensorFlow's Worker."""
     if not _joined:
         coordinator = sys.modules[_COORDINATOR]
         base = coordinator.Worker
@@ -323,7 +325,7 @@ def _per_worker_values(structure: Any) -> Iterator[Any]:
 
 
 def _provide(worker: Any, values: Any) -> None:
-    """Make the worker's own value, as the other workers made theirs, unless it has it."""
+    """Make the worker's own value in the way of the other workers, unless it exists."""
     index, present = worker.worker_index, values._values
     if index < len(present) and any(reference() is present[index] for reference in worker._resource_remote_value_refs):
         return

@@ -1,6 +1,6 @@
-"""Library of user programs: report progress; never blocks or fails. Python 3.6.
+"""Library for user programs to report progress. Its calls never block or fail.
 
-The executor reads JSON lines from a named pipe, which any language can write:
+Python 3.6. The executor reads JSON lines from a named pipe, which any language can write:
 `echo '{"step": 10}' > "$TF_EXECUTOR_PROGRESS"`.
 """
 
@@ -66,7 +66,7 @@ class Reporter:
             self.send(line)
 
     def send(self, line: bytes) -> None:
-        """Open the pipe for each message, so that forked processes share no descriptor."""
+        """Send a line. Open the pipe each time: forked processes share no descriptor."""
         try:
             pipe = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK)
         except OSError:
@@ -82,7 +82,7 @@ class Reporter:
 
 
 def send(values: Dict[str, Any]) -> None:
-    """Send a message of a part of the executor, which need not be merged."""
+    """Send a message of the executor's own modules, without merging it with others."""
     if PIPE_VARIABLE in os.environ:
         Reporter(os.environ[PIPE_VARIABLE]).send(json.dumps(values).encode() + b"\n")
 
@@ -113,9 +113,9 @@ def report(
     """Report training progress; cheap enough to call after each step, from one thread.
 
     `step`: steps done. `total`: steps at the end of training. `loss`: current loss. `examples`: training examples
-    processed, `of` this "task" (they are added up) or of the whole "job". `epoch` of `epochs`: current epoch, from 1.
-    `metrics`: up to 16 further values, such as `accuracy=0.98`. All are optional Python, numpy or TensorFlow numbers.
-    Does nothing outside a task.
+    processed. `of`: "task" if `examples` counts this task's examples (the tasks are added up), "job" if it counts those
+    of the whole job. `epoch`: current epoch, from 1. `epochs`: epochs at the end of training. `metrics`: up to 16 more
+    values, such as `accuracy=0.98`. All are optional Python, numpy or TensorFlow numbers. Does nothing outside a task.
     """
     try:
         reporter = _reporter or _start()

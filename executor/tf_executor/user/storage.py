@@ -3,14 +3,14 @@
 `python -m tf_executor.storage bring SETTINGS` restores the newest checkpoint before the program starts; `carry
 SETTINGS` uploads new ones while it runs. Below the service's URL:
 
-    .carried/NUMBER.LAUNCH/launch         written first; of two launches, the one with the higher number is newer
+    .carried/NUMBER.LAUNCH/launch         written first; the launch with the highest number is the newest
     .carried/NUMBER.LAUNCH/restored       manifest of the checkpoint that the launch starts with, for its peers
     .carried/NUMBER.LAUNCH/SHA256         content of a file, also for the manifests of later launches
     .carried/NUMBER.LAUNCH/SEQUENCE.json  manifest of a checkpoint: names, sizes and digests; written last
     PATH                                  event files and logs, and the files of a program that has succeeded
 
-A checkpoint without a manifest does not exist. No object is ever changed, so that a writer that was cut off cannot
-damage the checkpoint of a newer one.
+A checkpoint exists only once it has a manifest. No object below `.carried` is ever changed. So a writer that was cut
+off cannot damage the checkpoint of a newer writer.
 """
 
 import json
@@ -67,7 +67,7 @@ class SupersededError(Exception):
 
 
 class Store:
-    """Objects below one URL. Any method raises what the file system raises."""
+    """Objects below one URL. Each method raises the errors of the file system."""
 
     def __init__(self, url: str, options: Dict[str, Any]) -> None:
         scheme = url.partition("://")[0]
@@ -123,7 +123,7 @@ class Store:
 
 
 def bring(settings: Dict[str, Any]) -> None:
-    """Prepare the program's folder. Raises what the file system raises, too."""
+    """Prepare the program's checkpoint folder. Raises errors of the file system, too."""
     if settings["mode"] == "auto" and _has_scheme(settings["url"].partition("://")[0]):
         say(f"direct: this TensorFlow writes to {settings['url']} itself")
         return
@@ -164,8 +164,9 @@ def _has_scheme(scheme: str) -> bool:
 def claim(store: Store, settings: Dict[str, Any]) -> str:
     """Make this launch the newest; return the name of its folder.
 
-    Its number is the time of the launch, which is right also if the storage lists new objects late, or one more than
-    the highest, which is right also if the clock was set back. The write also proves that checkpoints can be stored.
+    The folder's number is the larger of two numbers. The time of the launch is right even if the storage lists new
+    objects late. The highest number plus one is right even if the clock was set back. The write also proves that
+    checkpoints can be stored.
     """
     highest = max((int(name.partition(".")[0]) for name in store.launches()), default=0)
     number = max(int(settings["launched_at"] * 1000), highest + 1)
@@ -180,8 +181,8 @@ def claim(store: Store, settings: Dict[str, Any]) -> str:
 def restore_of_writer(store: Store, folder: Path, settings: Dict[str, Any]) -> Optional[Manifest]:
     """Put the writer's checkpoint into the folder; wait until the writer has started.
 
-    Collective training is wrong if its tasks start with different checkpoints. All of them are launched at one time, so
-    that an earlier writer has a lower number; it may store newer checkpoints until this writer has started.
+    Collective training is wrong if its tasks start with different checkpoints. All tasks are launched at one time, so
+    an earlier writer has a lower number. The earlier writer may store newer checkpoints until this writer has started.
     """
     since, name = f"{int(settings['launched_at'] * 1000):015d}", None
     say("waiting for the task that stores checkpoints")
@@ -199,7 +200,7 @@ def restore_of_writer(store: Store, folder: Path, settings: Dict[str, Any]) -> O
 def restore(store: Store, folder: Path, present: Optional[Dict[str, str]] = None) -> Optional[Manifest]:
     """Put the newest complete checkpoint into the folder; return its manifest.
 
-    `present`: digests of files that the folder has already. None without a complete checkpoint.
+    `present`: digests of files that the folder has already. Return None without a complete checkpoint.
     """
     before: List[str] = []
     while True:
@@ -218,7 +219,7 @@ def restore(store: Store, folder: Path, present: Optional[Dict[str, str]] = None
 
 
 def _download(store: Store, manifest: Manifest, folder: Path, present: Dict[str, str]) -> None:
-    """Download and verify all files before the first one gets into the folder."""
+    """Download and verify all files, then move them into the folder."""
     new = WORK / "new"
     shutil.rmtree(str(new), ignore_errors=True)
     wanted = [item for item in manifest.files if present.get(item["path"]) != item["sha256"]]
@@ -244,7 +245,7 @@ def _download(store: Store, manifest: Manifest, folder: Path, present: Dict[str,
 
 
 def bring_events(store: Store, folder: Path) -> None:
-    """Append to event files what the storage has more: readers keep them open."""
+    """Append the storage's newer bytes to event files, which readers keep open."""
     for name in store.names(carried=False):
         path = folder / name
         if name.startswith(f"{_CARRIED}/") or ".." in Path(name).parts or not is_plain(name):
@@ -260,7 +261,7 @@ def bring_events(store: Store, folder: Path) -> None:
 
 
 class Carrier:
-    """Uploads, or brings, the files of one launch."""
+    """Uploads or downloads the files of one launch, depending on its role."""
 
     def __init__(self, store: Store, settings: Dict[str, Any]) -> None:
         self._store, self._settings = store, settings
@@ -282,9 +283,9 @@ class Carrier:
         self._plain: Dict[str, Tuple[int, int]] = {}
 
     def round(self, program: "RunningProgram") -> bool:
-        """Bring or upload what is new; return whether the program is writing a checkpoint.
+        """Upload or download new files; return whether the program writes a checkpoint.
 
-        Raises SupersededError, and what the file system raises.
+        Raises SupersededError, and errors of the file system.
         """
         role, is_waiting = self._settings["role"], False
         if role == TENSORBOARD:
@@ -324,7 +325,7 @@ class Carrier:
             self._snapshot.release()
 
     def _tell_waiting(self) -> None:
-        """Say once which file has been incomplete or changing for a long time."""
+        """Print once which file has been incomplete or changing for a long time."""
         names = self._snapshot.waiting_for
         self._waiting_since = self._waiting_since or time.time() if names else 0.0
         if names and time.time() > self._waiting_since + _LONG and names[0] not in self._reported:
@@ -365,7 +366,7 @@ class Carrier:
         self._collect(manifest)
 
     def _learn_stored(self) -> None:
-        """Learn once what an earlier carrier of this launch has stored."""
+        """Read once which checkpoint an earlier carrier of this launch has stored last."""
         if self._sequence < 0:
             own = [name for name in self._store.manifests() if name.startswith(f"{self._launch}/")]
             for name in own:
@@ -383,7 +384,7 @@ class Carrier:
             raise SupersededError(f"used by the newer launch {newest[0].partition('.')[2]}{of}")
 
     def _collect(self, newest: Manifest) -> None:
-        """Remove old checkpoints; a listing may lack the `newest`."""
+        """Remove old checkpoints, but not `newest`, which a listing may lack."""
         names = [name for name in self._store.names() if LAUNCH.match(name) and name.partition("/")[0] <= self._launch]
         needed, kept = {f"{self._launch}/launch", f"{self._launch}/restored", newest.name} | newest.objects, 1
         for name in reversed([name for name in names if _MANIFEST.fullmatch(name) and name != newest.name]):
@@ -398,7 +399,7 @@ class Carrier:
         self._uploaded = {name.partition("/")[2] for name in needed if name.startswith(f"{self._launch}/")}
 
     def _save_plain(self, with_models: bool) -> None:
-        """Upload changed event files and logs, and finally models, as plain files."""
+        """Upload changed event files and logs (`with_models`: and models) as plain files."""
         paths = {str(path.relative_to(LOCAL)): path for path in sorted(LOCAL.rglob("*")) if not path.is_symlink()}
         models = set(self._snapshot.models()) if with_models else set()
         for name, path in paths.items():
@@ -410,9 +411,10 @@ class Carrier:
 
 
 class RunningProgram:
-    """The program, as the executor reports it.
+    """State of the program, which the executor reports through stdin.
 
-    When it exits, the executor writes its process id, its exit code and perhaps `stopped` to stdin, and closes stdin.
+    When the program exits, the executor writes the program's process id and exit code to stdin, also `stopped` if the
+    task is stopped, and closes stdin.
     """
 
     def __init__(self) -> None:
@@ -425,7 +427,7 @@ class RunningProgram:
         self.is_stopping = True
 
     def wait(self, seconds: float) -> None:
-        """Wait until the program exits or the task is stopped, but no longer."""
+        """Wait up to `seconds` until the program exits or the task is stopped."""
         end, was_stopping = time.time() + seconds, self.is_stopping
         while self.ended is None and time.time() < end and self.is_stopping is was_stopping:
             if select.select([0], [], [], _TICK)[0]:
@@ -447,7 +449,7 @@ def _is_session_busy(session: int) -> bool:
 
 
 def carry(settings: Dict[str, Any]) -> None:
-    """Upload, or bring, until the program has ended. Raises SupersededError."""
+    """Upload or download until the program has ended. Raises SupersededError."""
     program = RunningProgram()
     carrier = Carrier(Store(settings["url"], settings["options"]), settings)
     what = "checkpoints are not stored" if settings["role"] == WRITER else "new files do not arrive"
@@ -485,7 +487,7 @@ def say(text: str, error: bool = False) -> None:
 
 
 def main(mode: str, settings: Dict[str, Any]) -> int:
-    """Return the exit code."""
+    """Run `bring` or `carry`; return the exit code."""
     try:
         (bring if mode == "bring" else carry)(settings)
     except Exception as error:  # file systems raise any exception
