@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _give_up_output(*streams: TextIO | None) -> None:
-    """Drop what cannot be written, as on a full disk: Python would exit with 120."""
+    """Discard output that cannot be written (full disk); Python would exit with 120."""
     for stream in filter(None, streams):
         try:
             stream.flush()

@@ -87,7 +87,7 @@ def try_(
 
 
 def _save_attempt(document: Mapping[str, Any]) -> Path:
-    """Write the options to the first free file, or return a file that has them."""
+    """Return a file that contains the options; write a new file if none does."""
     name, text = document["service"]["name"], json.dumps(document, indent=2) + "\n"
     for number in count(1):
         path = Path(f"{name}-try{'' if number == 1 else f'-{number}'}.json")
@@ -120,7 +120,7 @@ except SyntaxError as error: print(error.lineno, "%s: `%s`" % (error.msg, (error
 
 
 def syntax_problems(program: Path, python: str) -> Iterator[Problem]:
-    """Yield the syntax error that the interpreter of an option `python` reports."""
+    """Yield the syntax error that the interpreter `python` finds in the program."""
     with suppress(OSError):  # no such interpreter, reported by other checks
         ask = [interpreter_path(python), "-I", "-W", "ignore", "-c", _COMPILE, str(program)]
         line, _, text = subprocess.run(ask, capture_output=True, text=True, check=False).stdout.strip().partition(" ")

@@ -115,7 +115,7 @@ def _warn(warnings: Sequence[Note]) -> None:
 
 @dataclass(slots=True)
 class _Local:
-    """A conversion for this machine."""
+    """Conversion of one job file for this machine."""
 
     data: bytes
     source: str
@@ -129,7 +129,7 @@ class _Local:
     steps: tuple[str, ...] = ()
 
     def convert(self) -> Conversion:
-        """Convert; ask for what is missing. Raises JobError without a terminal."""
+        """Convert; ask for a missing program. Raises JobError if there is no terminal."""
         programs = _python_files(self.program)
         try:
             result, notes = self._try(), tuple[Note, ...]()
@@ -184,7 +184,7 @@ class _Local:
         return [*notes, *self._unknown_modules(needed, python)]
 
     def _packed(self) -> Path | None:
-        """Return the program; the folder of a file that uses other modules, as `try` does."""
+        """Return the program, or its folder if it uses other modules, as `try` does."""
         path = self.program
         is_file = path is not None and path.suffix == ".py" and path.is_file()
         return path.parent if path and is_file and len(program_sources(path)) > 1 else path

@@ -40,7 +40,7 @@ _UNREACHABLE = 3
 
 
 def _valid_master(_context: click.Context, _parameter: click.Parameter, address: str | None) -> str:
-    """Return the address; empty: not given. Raises UsageError."""
+    """Return the valid address; empty if none is given. Raises UsageError."""
     if address is None:
         return ""
     try:
@@ -81,8 +81,8 @@ def _valid_master(_context: click.Context, _parameter: click.Parameter, address:
 def doctor(context: click.Context, /, file: Path | None, master: str, security: bool, **params: Any) -> None:
     """Check the cluster, the service and this machine.
 
-    Run this command before an installation with --options, and after it. Without options and service, it checks this
-    machine. Each line is red, yellow, green or not checked, with the reason and what to do.
+    Run this command with --options before an installation, and again after the installation. Without options and
+    service, it checks this machine. Each line is red, yellow, green or not checked, with the reason and what to do.
 
     Exit code: 0 nothing is red, 1 a line is red, 3 a server of --master, --url or --name does not answer as expected.
     """
@@ -122,7 +122,7 @@ def _laptop(options: Document | None) -> LaptopFacts:
 
 
 def _service(selected: ServiceOptions, document: Document | None) -> ServiceClient | Unknown:
-    """Return the selected service; with an options file, the service of its name."""
+    """Return the selected service, by default the service that the options name."""
     if document is not None and not selected.name and not selected.url:
         selected = ServiceOptions(str(document["service"]["name"]), "", selected.token)
     try:
@@ -134,7 +134,7 @@ def _service(selected: ServiceOptions, document: Document | None) -> ServiceClie
 
 
 def _local_master() -> str:
-    """Return the address of the master of `local up`; empty if none runs."""
+    """Return the address of the master of `local up`; empty if it is not running."""
     with suppress(MesosLocalError):  # a damaged record
         record = read_record(state_home() / "local")
         if record and record.nodes["master"].alive():
@@ -176,7 +176,7 @@ def _taken_ports() -> Iterator[str]:
 
 
 def _process_with(socket: str) -> str:
-    """Return name and id of the process of a socket; empty if it is another user's."""
+    """Return name and id of the process with a socket; empty for another user's."""
     for link in Path("/proc").glob("[0-9]*/fd/*"):
         with suppress(OSError):  # it has ended, or is another user's
             if str(link.readlink()) == socket:
@@ -202,7 +202,7 @@ def _as_json(results: Iterable[tuple[Check, Finding]]) -> Document:
 
 
 def _show(results: Iterable[tuple[Check, Finding]], *, fold: bool) -> None:
-    """Print a table; `fold`: one last line for all checks that were not possible."""
+    """Print a table. `fold`: one line stands for all checks that were not possible."""
     results = list(results)
     rows = [
         (Word(finding.level.value, _MEANINGS[finding.level]), check.title, finding.message, finding.remedy or "-")

@@ -123,7 +123,7 @@ def history(
 
 
 def _all_runs() -> list[Run]:
-    """Return the runs of this user and of the team, newest first; a run of both once."""
+    """Return the runs of this user and of the team, newest first, without duplicates."""
     store = click.get_current_context().meta[_STORE]
     shared, unreadable = ([], []) if store is None else SharedRuns(store).runs()
     if unreadable:
@@ -250,8 +250,8 @@ def add(
 ) -> None:
     """Add the run of an installed service, even before its end.
 
-    Asks the service, unless RECORDING is given: recording.jsonl in the sandbox of its scheduler. Secrets in the options
-    are not stored.
+    Asks the service for its run, unless RECORDING is given: the file recording.jsonl in the sandbox of the service's
+    scheduler. Secrets in the options are not stored.
     """
     before = context.obj or {}
     if recording is None:
@@ -266,7 +266,7 @@ def add(
 
 
 def _comparable(*runs: Run) -> list[Mapping[str, Any]]:
-    """Return the runs' options with defaults; only the given ones if any is invalid."""
+    """Return the runs' options with defaults; without defaults if a run's are invalid."""
     try:
         return [run.resolved or _all_options(run) for run in runs]
     except OptionsError:  # no longer valid

@@ -176,7 +176,7 @@ submit.params += common_options()
 
 
 def _find_dcos(selected: ServiceOptions) -> ServiceClient | None:
-    """Return a client of the DC/OS of --url, else the attached one; None: none."""
+    """Return a client of the DC/OS of --url, else of the attached DC/OS, else None."""
     if url := selected.url or os.environ.get(URL_VARIABLE, ""):
         service = client_at(url, PACKAGE, os.environ, PROGRAM)
     else:
@@ -190,7 +190,7 @@ def _find_dcos(selected: ServiceOptions) -> ServiceClient | None:
 def _run_in_background(arguments: Sequence[str], *, as_json: bool) -> None:
     """Start a `local run` that outlives this process; return when its page answers.
 
-    Its notices and errors until then are printed. Exits with its exit code if it has ended.
+    Until then, this process prints the run's notices and errors. If the run ends before, exit with its exit code.
     """
     folder = state_home() / "runs"
     folder.mkdir(parents=True, exist_ok=True)
@@ -228,7 +228,7 @@ def _run_in_background(arguments: Sequence[str], *, as_json: bool) -> None:
 
 
 def _relay(output: TextIO) -> None:
-    """Print new lines of a run, but the address of its page."""
+    """Print new output lines of a run, except the address of its page."""
     for line in output.readlines():
         if not line.startswith("page: "):
             click.echo(line, nl=False, err=True)

@@ -42,7 +42,7 @@ _POLL_INTERVAL = 0.2  # seconds, of `logs --follow`
 
 
 def clean_up_on_signals(code: int | None = None) -> AbstractContextManager[None]:
-    """Unwind the stack on SIGTERM as on Ctrl-C; exit with `code`, or with 143 or 130."""
+    """On SIGTERM or Ctrl-C, unwind the stack; exit with `code`, else with 143 or 130."""
     return handle_signals(partial(_leave, code), signal.SIGTERM, signal.SIGINT)
 
 
@@ -110,8 +110,8 @@ def up(agents_file: Path | None, directory: Path, zookeeper: bool, foreground: b
     else the public index. $PIP_EXTRA_INDEX_URL is tried last. The download uses $HTTPS_PROXY, $NO_PROXY and
     $REQUESTS_CA_BUNDLE. Mesos is stored in $XDG_CACHE_HOME/dcos-tensorflow.
 
-    --containers needs root, cgroups version 1 and some Debian packages (docs/how-to/containers.md); a machine that
-    lacks one gets a cluster without containers, and a notice.
+    --containers needs root, cgroups version 1 and some Debian packages (docs/how-to/containers.md). If one of these is
+    missing, the cluster starts without containers, and the command prints a notice.
     """
     check_platform()
     if containers and (missing := missing_requirements()):
@@ -140,7 +140,7 @@ def up(agents_file: Path | None, directory: Path, zookeeper: bool, foreground: b
 
 
 def _persistent_agents(file: Path | None, directory: Path) -> tuple[Sequence[AgentSpec], str]:
-    """Return agents with unused ports; a notice if these are not the default ports."""
+    """Return agents with unused ports, and a notice if these are not the default."""
     agents = load_agents(file) if file else None
     if agents is not None and all(port_spans(spec.fields()) for spec in agents):
         return agents, ""
@@ -156,8 +156,8 @@ def _persistent_agents(file: Path | None, directory: Path) -> tuple[Sequence[Age
 def down(directory: Path, yes: bool) -> None:
     """Stop the local cluster and its tasks.
 
-    Asks first if runs of `local run` or services of `local install` use the cluster: runs fail, services end. Works
-    even if the record of the cluster is damaged.
+    Asks first if runs of `local run` or services of `local install` use the cluster, because these runs fail and these
+    services end. Works even if the record of the cluster is damaged.
     """
     if not yes and (names := _users(directory)):
         click.echo(f"runs and services on this cluster, which end with it: {', '.join(names)}", err=True)
@@ -233,7 +233,7 @@ def _follow(log: IO[str], directory: Path) -> None:
 
 
 def find_cluster(directory: Path) -> LocalCluster:
-    """Return the running cluster. Raises NotRunningError if its master has exited."""
+    """Return the running cluster. Raises NotRunningError, also for a dead master."""
     try:
         cluster = LocalCluster.running(directory)
     except NodeDiedError as error:

@@ -1,4 +1,4 @@
-"""Commands `options`: write, validate, compare and explain options; and `try`."""
+"""Commands `options`: write, validate, show, compare and explain options."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def init(
     """Write a short options file for PROGRAM.
 
     STRATEGY is a value of service.strategy, or the name of its class in TensorFlow or PyTorch. PROGRAM is train.py by
-    default. Sets TF_USE_LEGACY_KERAS if the program needs Keras 2. With --from, neither is needed.
+    default. Sets TF_USE_LEGACY_KERAS if the program needs Keras 2. With --from, omit STRATEGY and PROGRAM.
     """
     if bool(strategy) is bool(source):
         raise click.UsageError("pass STRATEGY, such as multi_worker_mirrored, or --from FILE")
@@ -242,7 +242,7 @@ def explain(path: str, as_json: bool) -> None:
 
 
 def _suggestion(path: str) -> str:
-    """Return the most similar path; without a section, all options of that name."""
+    """Return a hint: the most similar path, or without a section all similar paths."""
     names = get_close_matches(path.rpartition(".")[2], {option.path[-1] for option in OPTIONS}, n=1)
     similar = [str(option) for option in OPTIONS if option.path[-1] in names]
     if "." in path:

@@ -32,7 +32,7 @@ sources_option = click.option(
 
 
 def _check_url(_context: click.Context, _parameter: click.Parameter, url: str) -> str:
-    """Refuse an address that is none, and warn of the placeholder."""
+    """Reject an invalid URL, and warn if the URL is the placeholder."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise click.BadParameter(f"{url!r} is not an http:// or https:// address with a host")

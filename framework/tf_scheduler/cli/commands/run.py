@@ -160,7 +160,7 @@ def _agents(path: Path | None, running: LocalCluster | None, first_port: int) ->
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """Inputs of a run: absolute paths in `document`, `timeout` in s, HTML file `page`."""
+    """Inputs of a run. `document`: with absolute paths; `timeout`: in s; `page`: HTML."""
 
     spec: ServiceSpec
     document: Mapping[str, Any]
@@ -206,7 +206,7 @@ def _run(job: _Job, cluster: LocalCluster, *, own: bool) -> Report:
 
 
 def _announce(spec: ServiceSpec, folder: RunFolder, page: str) -> None:
-    """Print what runs, and where it can be seen."""
+    """Print the tasks of a run, the folder of its logs, and the address of its page."""
     tasks = list_names([pluralize(job.count, job.kind.value) for job in spec.jobs if job.count])
     say(f"{spec.name}: {tasks}, {spec.strategy.value}; logs: {short_path(str(folder.logs))}")
     say(f"page: {page}")
@@ -214,7 +214,7 @@ def _announce(spec: ServiceSpec, folder: RunFolder, page: str) -> None:
 
 @contextmanager
 def _print_os_errors() -> Iterator[None]:
-    """Print errors of the disk, which must not hide the result."""
+    """Print disk errors instead of raising them: they must not hide the result."""
     try:
         yield
     except OSError as error:

@@ -159,7 +159,7 @@ def _load_values(address: str, service: str) -> Mapping[str, bytes]:
 
 @contextmanager
 def _store_errors() -> Iterator[None]:
-    """Turn an unavailable store into exit code 3, and a conflict into 1."""
+    """Raise errors with exit code 3 for an unavailable store, and 1 for a conflict."""
     try:
         yield
     except StoreUnavailableError as error:
@@ -169,7 +169,7 @@ def _store_errors() -> Iterator[None]:
 
 
 def _without_password(address: str) -> str:
-    """Return the address for messages."""
+    """Return the address of a store without its password, for messages."""
     scheme, separator, rest = address.partition("?")[0].partition("://")
     return f"{scheme}{separator}{rest.rpartition('@')[2]}" if separator else address
 

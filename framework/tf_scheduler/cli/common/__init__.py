@@ -1,1 +1,1 @@
-"""Shared by several commands: output, options files, folders, groups of commands."""
+"""Code shared by commands: output, options files, folders, groups of commands."""

@@ -1,4 +1,4 @@
-"""XDG folders, the folder of one run, private files, programs, files of options."""
+"""Files of the user: state, runs, data and programs, input and output of commands."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ LOST_REASON = "ended without a result: the process of `local run` was killed, or
 
 
 def state_home() -> Path:
-    """`$XDG_STATE_HOME/dcos-tensorflow`; a relative value is ignored (XDG)."""
+    """Return `$XDG_STATE_HOME/dcos-tensorflow`; ignore a relative value (XDG)."""
     folder = Path(os.environ.get("XDG_STATE_HOME", ""))
     return (folder if folder.is_absolute() else Path.home() / ".local" / "state") / "dcos-tensorflow"
 
 
 def history_file() -> Path:
-    """Return the database with the past runs of this user."""
+    """Return the path of the database with the past runs of this user."""
     return state_home() / "history.db"
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a file of the user. Raises OptionsError with its name."""
+    """Read a file of the user. Raises OptionsError that names the file."""
     if path.exists() and not path.is_file():
         raise OptionsError(f"{path} is not a file")
     try:
@@ -58,13 +58,13 @@ def read_bytes(path: Path) -> bytes:
 
 
 def short_path(path: str) -> str:
-    """Return a path below the home folder of this user with `~`."""
+    """Return the path, with `~` in place of this user's home folder."""
     home = f"{Path.home()}{os.sep}"
     return f"~/{path.removeprefix(home)}" if path.startswith(home) else path
 
 
 class UserPath(click.Path):
-    """Type of a parameter: a path; one without permission is not wrong usage."""
+    """Parameter type for paths. An unreadable path is not reported as wrong usage."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(readable=False, path_type=Path, **settings)
@@ -116,7 +116,7 @@ class RunFolder:
         return folder
 
     def keep_logs(self, task: str, sandbox: Path) -> Path | None:
-        """Link or copy a task's logs to this folder; None: there are none. Raises OSError."""
+        """Link or copy a task's logs to this folder; None without logs. Raises OSError."""
         target = self.logs / task
         logs = [path for name in LOG_FILES for path in sorted(sandbox.glob(f"{name}*")) if path.is_file()]
         if not logs:
@@ -146,9 +146,10 @@ _UNUSED = 30 * 86_400 * 1_000_000_000
 
 
 def read_only_copy(file: Path) -> Path:
-    """Return a copy of a data file for all tasks, which a program cannot change.
+    """Return a read-only copy of a data file, which all tasks share.
 
-    A file that has not changed is copied once; so is a changed copy, whose time differs. Raises OptionsError.
+    A file is copied once, unless it changes, or the time of the copy shows that the copy was changed. Raises
+    OptionsError.
     """
     home, now, status = state_home() / "data", time.time_ns(), file.stat()
     version = f"{file.resolve()}\0{status.st_size}\0{status.st_mtime_ns}"
@@ -207,7 +208,7 @@ def pack_folder(folder: Path) -> Path:
 
 
 def folder_problem(folder: Path) -> str:
-    """Return why a folder cannot be packed, or empty."""
+    """Return why a folder cannot be packed; empty if it can be packed."""
     files = _folder_files(folder)
     if len(files) > _MAX_FILES:
         return f"more than {_MAX_FILES} files; use a folder of its own for the program"
@@ -224,7 +225,8 @@ def folder_problem(folder: Path) -> str:
 def program_files(program: Path) -> list[str]:
     """Return the names of a program's files in the working directory of tasks.
 
-    Of a folder the packed ones, of an archive its own name, too. Raises OptionsError for a damaged archive.
+    For a folder: the packed files. For an archive: its content, and its own name. Raises OptionsError for a damaged
+    archive.
     """
     if program.is_dir():
         return [path.relative_to(program).as_posix() for path in _folder_files(program)]
@@ -251,8 +253,8 @@ def program_sources(
 ) -> dict[str, str]:
     """Return file name -> source of a program and of its modules in a folder.
 
-    File names are relative to the folder, by default the program's. `imports`: returns the modules to follow. Raises
-    OptionsError if the program cannot be read.
+    File names are relative to `folder`, by default the program's folder. `imports` returns the modules of a source that
+    are followed. Raises OptionsError if the program cannot be read.
     """
     waiting, sources, folder = [program], dict[str, str](), folder or program.parent
     while waiting and len(sources) < _MAX_SOURCES:
@@ -277,7 +279,7 @@ def _module_files(module: str, folder: Path) -> Iterator[Path]:
 
 
 def missing_modules(python: str, names: Sequence[str]) -> list[str]:
-    """Return the modules that an interpreter lacks, without those of user folders."""
+    """Return which modules an interpreter lacks; packages of users do not count."""
     with suppress(OSError):
         done = subprocess.run([python, "-I", "-c", _MISSING, *names], capture_output=True, text=True, check=False)
         return done.stdout.split()
@@ -285,7 +287,7 @@ def missing_modules(python: str, names: Sequence[str]) -> list[str]:
 
 
 def _folder_files(folder: Path) -> list[Path]:
-    """Return the files to pack: those that git does not ignore, else all.
+    """Return the files to pack: those that git does not ignore; without git, all.
 
     Links to folders are omitted. At most one file more than allowed is returned.
     """
@@ -319,7 +321,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def program_folder(program: Path) -> Iterator[Path]:
-    """Yield a folder of a program: itself, an extracted archive, or that of a file.
+    """Yield a program's folder: the program, an extracted archive, or a file's folder.
 
     Raises OptionsError for a damaged archive.
     """
@@ -334,7 +336,7 @@ def program_folder(program: Path) -> Iterator[Path]:
 
 
 def has_containers(directory: Path | None = None) -> bool:
-    """Return whether the cluster in a folder runs containers; default: of `local up`."""
+    """Return whether the cluster in `directory` runs containers; default: `local up`."""
     from mesos_local.cluster import LocalCluster  # not in the bundle of the scheduler, which imports this module
     from mesos_local.host import MesosLocalError
 
@@ -364,7 +366,7 @@ def source_name(file: Path) -> str:
 
 
 def print_or_write(document: Any, output: Path | None, force: bool, *, quiet: bool) -> None:
-    """Print JSON or write it to a file. Raises JobError if it exists, unless `force`."""
+    """Print JSON or write it to a new file; `force`: to any file. Raises JobError."""
     text = json.dumps(document, indent=2) + "\n"
     if output is not None:
         try:

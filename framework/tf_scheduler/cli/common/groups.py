@@ -16,7 +16,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class LazyGroup(Group):
-    """Group that imports commands when called. `later`: name -> `cli.commands` module."""
+    """Group that imports commands on demand. `later`: name -> `cli.commands` module."""
 
     def __init__(self, *arguments: Any, later: Mapping[str, str], **settings: Any) -> None:
         super().__init__(*arguments, **settings)

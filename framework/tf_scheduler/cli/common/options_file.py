@@ -1,4 +1,4 @@
-"""Load options files and complete them with the defaults of this machine."""
+"""Load and check options files for this machine; add this machine's defaults."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ Options = Mapping[str, Any]
 
 
 def _for_this_machine(document: Options) -> dict[str, Any]:
-    """Replace `runtime:NAME`; omit values of the DC/OS form that only DC/OS can use.
+    """Replace `runtime:NAME` by a path; omit default values that only DC/OS can use.
 
     Raises OptionsError for an unknown runtime.
     """
@@ -84,7 +84,7 @@ def _for_this_machine(document: Options) -> dict[str, Any]:
 
 
 def _with_runtimes(document: Options) -> tuple[dict[str, Any], list[Problem]]:
-    """Replace `runtime:NAME` by a path; omit unknown ones and return their problems."""
+    """Replace `runtime:NAME` by a path, or unknown runtimes by ""; return problems."""
     completed, problems = dict(document), []
     for name, section in document.items():
         python = section.get("python") if isinstance(section, Mapping) else None
@@ -115,7 +115,7 @@ def _without_dcos_defaults(document: Options) -> dict[str, Any]:
 
 
 def load_document(path: Path, settings: Collection[str] = ()) -> dict[str, Any]:
-    """Return the document of a valid options file with `--set`, see `localized`."""
+    """Load a valid options file with `settings` (--set); return it as `localized`."""
     return localized(with_settings(parse(read_bytes(path), str(path)), settings)[0], path.parent)
 
 
@@ -147,7 +147,7 @@ def _with_absolute_paths(options: Options, folder: Path) -> Options:
 
 
 def _with_local_copy(file: DataFile, folder: Path, is_own: bool) -> DataFile:
-    """Link one copy of a file in all tasks; another user cannot read the copy."""
+    """Link one copy of a file in all tasks, unless they run as another user."""
     path = _local_path(file.url, folder)
     if path is None or file.link or not is_own:
         return file if path is None else replace(file, url=path.absolute().as_uri())
@@ -166,7 +166,7 @@ def load_options(path: Path, settings: Collection[str] = (), *, containers: bool
     """Return the spec of an options file, changed by `settings` (--set).
 
     Raises OptionsError with all problems. Default user and interpreter are those of this process. Paths are relative to
-    the file. `containers`: whether the cluster has them. Prints notices on standard error.
+    the file. `containers`: whether the cluster has containers. Prints notices on standard error.
     """
     document, wrong = with_settings(parse(read_bytes(path), str(path)), settings)
     options = check_options(document, path.parent, [Problem(*each) for each in wrong], containers=containers)
@@ -218,7 +218,7 @@ def _check_job() -> dict[str, str]:
 
 
 def _missing_files(options: Options, folder: Path) -> Iterator[Problem]:
-    """Yield problems of local files; `folder`: of the options file."""
+    """Yield problems of local files. `folder`: folder of the options file."""
     for section, name in (("service", "job_url"), ("executor", "url")):
         path = _local_path(options[section][name], folder)
         if path is not None and not path.exists():
@@ -241,7 +241,7 @@ def _missing_files(options: Options, folder: Path) -> Iterator[Problem]:
 def local_problems(options: Options, folder: Path) -> Iterator[tuple[Problem, bool]]:
     """Yield missing files, programs and runtimes; needs resolved options.
 
-    True: an error, because the job can only run on this machine. False: agents elsewhere may have them.
+    True: the problem is an error, because the job can only run on this machine. False: other agents may have the file.
     """
     service = options["service"]
     urls = (service["job_url"], *(file.url for file in split_data(service["data"])))
@@ -274,7 +274,7 @@ _LAUNCHERS = (*(name for strategy in Strategy if (name := strategy.traits.launch
 
 
 def _missing_commands(options: Options, folder: Path) -> Iterator[Problem]:
-    """Yield commands that no agent of this machine can find, and their missing files."""
+    """Yield problems of commands: a missing program, program file or imported module."""
     service, problems, imports = options["service"], {}, {}
     files = _sandbox_files(options, folder)
     for section in (name for name in JOBS if options[name]["count"]):
@@ -303,7 +303,7 @@ def _missing_commands(options: Options, folder: Path) -> Iterator[Problem]:
 
 
 def _missing_imports(job: Path, files: Collection[str], python: str, command: str) -> Iterator[str]:
-    """Yield the modules that a command's program always imports and its Python lacks."""
+    """Yield messages about modules that a program always imports and `python` lacks."""
     with suppress(OptionsError), program_folder(job) as home:  # files with problems are reported elsewhere
         for program, base in _programs(job, home, [command]):
             sources = program_sources(program, base, always_imported)
@@ -419,7 +419,7 @@ def has_keras_3(python: str) -> bool:
 
 
 def keras_2_install(python: str) -> str:
-    """Return the command that installs the missing Keras 2, or empty."""
+    """Return the command that installs Keras 2; empty if Keras 2 is installed."""
     versions = keras_versions(python)
     return "" if "tf_keras" in versions else keras_2_command(versions, _pip(python))
 
@@ -431,7 +431,7 @@ def _pip(python: str) -> str:
 def program_warnings(options: Options, folder: Path) -> Iterator[Problem]:
     """Warn of programs that Keras 3 cannot train; needs resolved options.
 
-    Only a warning: a source proves nothing.
+    This is only a warning, because the source of a program does not prove the problem.
     """
     service = options["service"]
     sections = [options[name] for name in JOBS if options[name]["count"]]
@@ -481,7 +481,7 @@ def _keras_2_problems(value: str, python: str) -> Iterator[Problem]:
 
 
 def model_fit_problem(modules: Collection[str], strategy: Strategy, python: str) -> str:
-    """Return the problem of Model.fit, and the remedy."""
+    """Return why Model.fit fails with Keras 3 and this strategy, and the remedy."""
     versions, name = keras_versions(python), strategy.traits.names[0]
     return keras_3_problem(versions, name, _pip(python), imports_keras="keras" in modules)
 

@@ -83,7 +83,7 @@ def echo_result(document: Any, text: str, as_json: bool) -> None:
 
 
 class _LossyWriter(io.FileIO):
-    """Discards output after a failure. `strict`: the first one raises, unless EPIPE."""
+    """Discards output after a failed write. `strict`: raise its error, except EPIPE."""
 
     def __init__(self, descriptor: int, *, strict: bool) -> None:
         super().__init__(descriptor, "w", closefd=False)
@@ -114,7 +114,7 @@ def ignore_broken_pipe() -> Iterator[None]:
 
 
 def _lossy(stream: TextIO | None, stack: ExitStack, *, strict: bool) -> TextIO:
-    """Return a lossy stream to the same file, or unchanged a stream without a file."""
+    """Return a lossy stream to the same file; a stream without a file is unchanged."""
     try:
         raw = _LossyWriter(stream.fileno(), strict=strict)  # type: ignore[union-attr]
     except (AttributeError, OSError, ValueError):
@@ -131,7 +131,7 @@ def _lossy(stream: TextIO | None, stack: ExitStack, *, strict: bool) -> TextIO:
 
 
 def say(text: str) -> None:
-    """Print a line about a run on standard error, in a pipe with the time of day."""
+    """Print a line about a run on standard error; for a pipe, with the time of day."""
     is_terminal = sys.stderr.isatty()
     click.echo(folded(text) if is_terminal else f"{time.strftime('%H:%M:%S')} {text}", err=True)
 
@@ -151,7 +151,7 @@ def folded(line: str) -> str:
 
 
 def fold_lines(line: str, width: int, indent: str = "") -> list[str]:
-    """Fold a line at spaces; commands, to be copied, addresses and paths stay whole."""
+    """Fold a line at spaces. Commands, addresses and paths stay whole, to be copied."""
     whole = _COMMANDS.sub(lambda match: match[0].replace(" ", "\0"), line)
     lines = textwrap.wrap(whole, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     return [part.replace("\0", " ") for part in lines]
@@ -169,7 +169,7 @@ LAUNCHER_LINES = ("Preparing rootfs at ", "Marked '/' as ", "Changing root to ",
 
 
 def last_lines(path: Path, count: int) -> list[str]:
-    """Return the last `count` lines without control characters; none without a file."""
+    """Return the last `count` lines without control characters; empty without a file."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
@@ -191,7 +191,7 @@ _BAR_LINE = re.compile(r"\s*\d+/\d+ ")
 
 
 def notable_lines(lines: Iterable[str]) -> list[str]:
-    """Leave out empty lines, chatter of TensorFlow, and all but the last of bars."""
+    """Omit blank lines, information of TensorFlow, and progress bars before the last."""
     notable: list[str] = []
     for line in lines:
         if _CHATTER.match(line):
@@ -209,7 +209,7 @@ class OutputTail:
         self._path, self._offset, self._partial = path, 0, b""
 
     def lines(self, *, last: bool = False) -> Iterator[str]:
-        """Yield new lines; with `last` all of them, also an incomplete one."""
+        """Yield new lines. `last`: read all of the file, with an incomplete last line."""
         while part := self._read():
             whole, newline, self._partial = (self._partial + part).rpartition(b"\n")
             yield from whole.decode(errors="replace").split("\n") if newline else ()
@@ -246,16 +246,16 @@ class OutputRedactor:
         return self._all or task in self._open
 
     def quote(self, task: str, line: str) -> str | None:
-        """Return a line of a task's output; None if the task is not quoted."""
+        """Return a line of a task's output; None if the task has unknown secrets."""
         return self._redactor.redact(line) if self.knows(task) else None
 
     def last(self, task: str, file: Path, count: int) -> list[str]:
-        """Return the last lines of a task's output; none if the task is not quoted."""
+        """Return the last lines of a task's output; empty if it has unknown secrets."""
         return [self._redactor.redact(line) for line in last_lines(file, count)] if self.knows(task) else []
 
 
 def output_redactor(spec: ServiceSpec, document: Mapping[str, Any]) -> OutputRedactor:
-    """Return a redactor of secrets in `document` and in this process' environment."""
+    """Return a redactor for secrets in `document` and in this process' environment."""
     return OutputRedactor(spec, SecretRedactor(known_secrets(resolve(document), os.environ, Policy())))
 
 
@@ -279,7 +279,7 @@ def screen() -> Screen:
 
 
 class ColourScreen(Screen):
-    """Standard output, which is a terminal."""
+    """Coloured screen: standard output, which is a terminal."""
 
     def __init__(self, console: Console | None = None) -> None:
         super().__init__(sys.stdout)
@@ -309,7 +309,7 @@ class ColourScreen(Screen):
 
 
 def rich_renderable(part: Block, width: int) -> RenderableType:
-    """Return what rich draws for a part on `width` columns."""
+    """Convert a part to an object that rich draws on `width` columns."""
     if isinstance(part, Table):
         return _table(part, width) if part.rows else Text(remove_controls(part.empty))
     if isinstance(part, Line):
@@ -333,7 +333,7 @@ def _text(cell: Cell) -> Text:
 
 
 class _Chart:
-    """A cell that is drawn with characters; a narrow cell has evenly chosen ones."""
+    """A cell with a chart of characters; a narrow cell shows an even selection."""
 
     def __init__(self, cell: Cell) -> None:
         self._text = _text(cell)

@@ -50,7 +50,7 @@ def resolve_service(options: ServiceOptions, environment: Mapping[str, str]) -> 
 
 
 def keep_run(service: ServiceClient) -> None:
-    """Add the run of a service on DC/OS to the history; print why it cannot."""
+    """Add the run of a service on DC/OS to the history; print errors, never raise."""
     from tf_scheduler.history.model import from_json  # most commands need no history
 
     from .report import run_database
@@ -123,7 +123,7 @@ def _local_services(environment: Mapping[str, str]) -> Iterator[ServiceClient]:
 
 
 def _unadvertised(local: Collection[ServiceClient], environment: Mapping[str, str]) -> Iterator[ServiceClient]:
-    """Yield other schedulers on the cluster of `local up`, such as of `scheduler run`."""
+    """Yield unadvertised schedulers (`scheduler run`) on the cluster of `local up`."""
     names = {service.name for service in local}
     try:
         record = read_record(state_home() / "local")
@@ -139,7 +139,7 @@ def _unadvertised(local: Collection[ServiceClient], environment: Mapping[str, st
 
 
 def _is_scheduler(service: ServiceClient) -> bool:
-    """Whether a scheduler answers, or refuses to without its token."""
+    """Whether a scheduler answers, or rejects a request without a token."""
     try:
         return "tasks" in service.get(api_path("tf", "overview"))
     except RefusedError as error:
@@ -147,7 +147,7 @@ def _is_scheduler(service: ServiceClient) -> bool:
 
 
 def check_name(name: str, option: str) -> None:
-    """Raise JobError if a service on this machine has the name, its handle."""
+    """Raise JobError if a service on this machine already has the name."""
     for service in _local_services(os.environ):
         if service.name.strip("/") == name.strip("/"):
             stop = f"{'cancel' if service.run else 'local uninstall'} {service.name}"
@@ -183,7 +183,7 @@ class LocalRun:
 
 
 def stored_result(folder: Path) -> Mapping[str, Any] | None:
-    """Return service, verdict and reason of an ended run; None: it has no result."""
+    """Return service, verdict and reason of an ended run; None without a result."""
     try:
         report = json.loads((folder / RESULT).read_text())
         verdict = report["state"] if report["state"] in list(Verdict) else Verdict.FAILED.value
@@ -193,9 +193,9 @@ def stored_result(folder: Path) -> Mapping[str, Any] | None:
 
 
 def last_result(name: str) -> Mapping[str, Any] | None:
-    """Return the result of the newest run of a service, or None.
+    """Return the result of the newest run of a service; None without a result.
 
-    Empty name: of any service. A run whose process was killed has failed; one that starts has no result.
+    Empty name: of any service. A run whose process was killed has failed. A run that is starting has no result.
     """
     try:
         runs = sorted((state_home() / "runs").iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
@@ -209,7 +209,7 @@ def last_result(name: str) -> Mapping[str, Any] | None:
 
 
 def _missing_result(run_id: str) -> Mapping[str, Any]:
-    """Return that of a run without a stored one; without a verdict if it starts."""
+    """Return the result of a run that stored none; a starting run has no verdict."""
     from .report import LOST, run_database  # most commands need no history
 
     try:
@@ -228,7 +228,7 @@ class RunLogs(ServiceClient):
 
     @classmethod
     def of(cls, name: str) -> RunLogs:
-        """Find the run as `history` does. Raises CommandError."""
+        """Return the logs of the run that `history` finds by `name`. Raises CommandError."""
         from .report import run_database  # most commands need no history
 
         try:
@@ -242,7 +242,7 @@ class RunLogs(ServiceClient):
         return cls(ClusterConnection(folder.as_uri()), run.service, direct=True, program=PROGRAM, folder=folder)
 
     def get_with_status(self, path: str, codes: tuple[int, ...] = (), **query: str | None) -> tuple[int, Any]:
-        """Return the tasks, or a part of a file, in the form of the API."""
+        """Answer with the tasks, or with a part of a file, in the form of the API."""
         del codes
         _, _, task, *rest = *map(unquote, path.split("/")), ""
         names = sorted(each.name for each in self.folder.iterdir() if each.is_dir())

@@ -1,4 +1,4 @@
-"""Whether a job fits the empty local cluster, and sizes with which it does."""
+"""Check whether a job fits the empty local cluster; reduce sizes until it fits."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def check_feasible(spec: ServiceSpec, agents: Sequence[AgentSpec]) -> None:
 
 
 def own_agents() -> Sequence[AgentSpec]:
-    """Return the agents of the local cluster, else those of a run of its own."""
+    """Return the agents of the local cluster, else those that a run would start."""
     with suppress(MesosLocalError):  # a damaged cluster, reported by the run
         if running := LocalCluster.running(state_home() / "local"):
             return running.specs
@@ -57,7 +57,7 @@ def _mismatch(spec: ServiceSpec, agents: Sequence[AgentSpec]) -> NoMatch | None:
 
 
 def _has_gpus(agent: AgentSpec) -> bool:
-    """Return whether only frameworks that ask for GPUs get its offers (gpu-support)."""
+    """Return whether an agent makes offers only to frameworks with GPUs (gpu-support)."""
     return "gpus" in agent.resource_pairs()
 
 
@@ -85,7 +85,7 @@ def _mismatch_lines(spec: ServiceSpec, agents: Sequence[AgentSpec], match: NoMat
 
 
 def _each(result: str, agents: int) -> str:
-    """Return the result of several equal agents."""
+    """Return the text for several agents that have the same result."""
     taken, number, rest = result.partition("takes ")
     return result if taken or not number or agents == 1 else f"{'one' if rest[:2] in ('1', '1;') else rest} each"
 
@@ -127,7 +127,7 @@ def _agent_result(agent: AgentSpec, spec: ServiceSpec, match: NoMatch) -> str:
 
 
 def _what_fits(spec: ServiceSpec, agents: Sequence[AgentSpec], jobs: Sequence[JobSpec]) -> Iterator[str]:
-    """Yield smaller counts of these jobs, in proportion, and a smaller size of one."""
+    """Yield changes that fit: smaller counts in proportion, half the CPUs, or --fit."""
     counts, count = _largest_counts(spec, agents, jobs)
     if count:
         reduced = [job.section for job in jobs if counts[job.section] < job.count]
@@ -143,9 +143,9 @@ def _what_fits(spec: ServiceSpec, agents: Sequence[AgentSpec], jobs: Sequence[Jo
 def _largest_counts(
     spec: ServiceSpec, agents: Sequence[AgentSpec], jobs: Sequence[JobSpec]
 ) -> tuple[Mapping[str, int], int]:
-    """Return section -> count with which the spec fits, and the largest count.
+    """Return section -> count with which the spec fits, and the largest of the counts.
 
-    These jobs replace those of their sections. The largest count is 0 if the spec does not fit even with one task each.
+    `jobs` replace the jobs of their sections. The largest count is 0 if not even one task of each job fits.
     """
     own, largest = {job.section: job for job in jobs}, max(job.count for job in jobs)
 
@@ -175,7 +175,7 @@ _SIZES = {"cpus": (UNIT // 10, UNIT // 10), "mem": (1024 * UNIT, 256 * UNIT), "d
 def adapt_sizes(
     document: Mapping[str, Any], spec: ServiceSpec, agents: Sequence[AgentSpec], *, fit: bool = False
 ) -> tuple[Mapping[str, Any], ServiceSpec]:
-    """Reduce omitted sizes of a job that does not fit, `fit`: also explicit ones.
+    """Reduce the default sizes of a job that does not fit; `fit`: also explicit sizes.
 
     Prints a notice for each section. A job that cannot fit gets its smallest sizes, for the message.
     """
@@ -200,7 +200,7 @@ def adapt_sizes(
 
 
 def _smaller(spec: ServiceSpec, agents: Sequence[AgentSpec], may_change: Callable[[str, str], bool]) -> ServiceSpec:
-    """Return the spec with the largest sizes that fit, or with the smallest."""
+    """Return the spec with the largest sizes that fit, else with the smallest sizes."""
 
     def reduced(job: JobSpec, share: float) -> JobSpec:
         amounts = {name: getattr(job.needs, name) for name in _SIZES if may_change(*_option(job, name))}
@@ -217,7 +217,7 @@ def _smaller(spec: ServiceSpec, agents: Sequence[AgentSpec], may_change: Callabl
 
 
 def _option(job: JobSpec, size: str) -> tuple[str, str]:
-    """Return section and name of the option with a size of a job."""
+    """Return section and name of the option that sets a size of a job."""
     return ("data_service", f"dispatcher_{size}") if job.section == "data_dispatcher" else (job.section, size)
 
 
@@ -250,7 +250,8 @@ _UNLIMITED = thousandths(1e12)
 def gangs(spec: ServiceSpec) -> Iterator[tuple[TaskSpec, ...]]:
     """Yield tasks that must fit at the same time.
 
-    All tasks; with independent ones, each of these with the tasks that serve it, such as the data service.
+    If tasks are peers, yield all tasks. Otherwise, yield one task of each job with the tasks that serve it, such as the
+    data service.
     """
     tasks = tuple(spec.tasks())
     if spec.strategy.traits.has_peers:

@@ -117,7 +117,7 @@ class RunScheduler(SupervisedScheduler):
 
     @property
     def trouble(self) -> str:
-        """Repeatable error on which the scheduler exited; empty if none or on a signal."""
+        """Error with which the scheduler exited; empty if it runs or a signal ended it."""
         code = self.last_exit
         if not code or code < 0:
             return ""
@@ -172,7 +172,7 @@ def prepare_launch(
     state: str = "",
     notify: Callable[[str], None] = lambda notice: click.echo(notice, err=True),
 ) -> SchedulerLaunch:
-    """Write the options of a run's scheduler; return how it is started.
+    """Write the options of a run's scheduler; return its command and environment.
 
     Args:
         state: Address of the state store; empty: in the run's folder.
@@ -213,7 +213,7 @@ def prepare_launch(
 
 
 def _with_token(document: dict[str, Any], notify: Callable[[str], None]) -> tuple[dict[str, Any], str]:
-    """Return the options and the API's token: that of the options, else of this run.
+    """Return the options and the API's token: from the options, else a new token.
 
     Without a token every user of this machine could run programs as this user.
     """
@@ -253,7 +253,7 @@ def run_scheduler(
 
 @contextmanager
 def collect_signals() -> Iterator[list[str]]:
-    """Within, collect the names of signals instead of handling them."""
+    """Within the block, collect the names of signals instead of handling them."""
     received: list[str] = []
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     with handle_signals(lambda number: received.append(number.name), *signals):
@@ -276,7 +276,8 @@ class FollowResult:
 class StopMonitor:
     """Decides when to stop a run. A first signal stops gracefully, a second exits.
 
-    `grace`: longest kill_grace of its tasks; `timeout`: of the run; in seconds. `signals`: received so far.
+    `grace`: longest kill_grace of the tasks, in seconds. `timeout`: limit of the run, in seconds. `signals`: names of
+    the signals received so far.
     """
 
     def __init__(self, scheduler: RunScheduler, grace: float, timeout: float | None, signals: list[str]) -> None:
@@ -303,7 +304,7 @@ class StopMonitor:
         return self._scheduler.trouble or self._too_slow(overview, seconds)
 
     def shown(self, overview: Overview) -> Overview:
-        """Return an overview that names a stop early, and not as an uninstall."""
+        """Return the overview to draw: a stop is shown at once, and not as an uninstall."""
         if not self.stop_reason or overview.verdict not in ("", Verdict.STOPPED.value):
             return overview
         if overview.over:
@@ -317,7 +318,7 @@ class StopMonitor:
         return f"the run took longer than {self._timeout:g} s" if late else ""
 
     def _announcement(self, overview: Overview | None, reason: str) -> str:
-        """Return which tasks may save, and for how long."""
+        """Return which tasks have time to save, and how long."""
         names = [task.name for task in overview.tasks if task.live] if overview is not None else []
         if not names:
             return reason
@@ -375,7 +376,7 @@ def _dead_node(cluster: LocalCluster) -> str:
 
 
 def _down(cluster: LocalCluster) -> str:
-    """Return CLUSTER_DOWN if no node of another's cluster lives; a master may restart."""
+    """Return CLUSTER_DOWN if all nodes have exited; a dead master alone may restart."""
     try:
         return "" if LocalCluster.running(cluster.directory) else CLUSTER_DOWN
     except MesosLocalError:
@@ -406,7 +407,7 @@ class OutputFollower:
         self._launches: dict[str, tuple[str, list[OutputTail]]] = {}
 
     def read(self, overview: Overview, echo: Echo) -> None:
-        """Print the new output; of launches that were replaced the rest."""
+        """Print new output, and the remaining output of launches that were replaced."""
         selected = overview.leader if self._selected == LEADER else self._selected
         current = {task.id: task for task in overview.tasks if task.id and selected in (task.name, ALL)}
         self._print([id_ for id_ in self._launches if id_ not in current], echo)
@@ -461,7 +462,7 @@ def live_view(
 
 @contextmanager
 def line_view(follower: OutputFollower, every: float, *, quiet: bool) -> Iterator[Draw]:
-    """Print a line at each change, for a pipe; with `quiet` only followed output.
+    """Print a line at each change, for a pipe. `quiet`: print only followed output.
 
     `every`: maximum seconds between two lines.
     """

@@ -66,7 +66,7 @@ _FOLDER_MODE = 0o711
 
 @dataclass(frozen=True, slots=True)
 class InstalledService:
-    """A service in the folder `cluster`. `id`: unique there, by default its name."""
+    """Service on the local cluster in a folder. `id`: unique, by default the name."""
 
     cluster: Path
     id: str
@@ -96,7 +96,7 @@ class InstalledService:
 
     @property
     def supervisor(self) -> ProcessId | None:
-        """None if it does not run."""
+        """Process of the supervisor; None if it is not running."""
         try:
             process = ProcessId(**json.loads((self.folder / "supervisor.json").read_text())["process"])
         except (FileNotFoundError, ValueError):
@@ -124,7 +124,7 @@ class InstalledService:
             return {}
 
     def completed(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options of the scheduler: with defaults of this machine."""
+        """Return the options of the scheduler, with the defaults of this machine."""
         cluster = LocalCluster.running(self.cluster)
         containers = cluster is not None and cluster.has_containers
         defaults = scheduler_defaults(options, containers=containers)
@@ -141,7 +141,7 @@ class InstalledService:
         return self.cluster / "checkpoints" / self.id.replace("/", "__")
 
     def with_checkpoints(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Add a checkpoint folder, which all tasks share on one machine."""
+        """Add a checkpoint folder that all tasks share, unless the options name one."""
         service = options.get("service", {})
         if service.get("checkpoint_dir") or service.get("shared_filesystem"):
             return options
@@ -149,9 +149,9 @@ class InstalledService:
         return {**options, "service": {**service, "checkpoint_dir": str(self._checkpoints)}}
 
     def install(self, options: Mapping[str, Any]) -> None:
-        """Return when the API of the new service accepts connections.
+        """Install the service; return when its API accepts connections.
 
-        Raises JobError if it is installed already; also if its scheduler exits: then only its log is left.
+        Raises JobError if the service is already installed, or if its scheduler exits; then only the log remains.
         """
         if self.options():
             raise JobError(f"{self.id}: already installed; update it, or uninstall it first")
@@ -192,7 +192,7 @@ class InstalledService:
         write_private(self.folder / "options.json", json.dumps(options, indent=2))
 
     def ensure_supervised(self) -> None:
-        """Return when a supervisor runs. Raises JobError if it does not start."""
+        """Ensure that a supervisor runs. Raises JobError if it does not start."""
         if self.supervisor is not None:
             return
         # The mark lets `local down` find all processes of the cluster.
@@ -230,7 +230,7 @@ def _accepts_connections(url: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LocalInstallation:
-    """Implements `dcos_command.client.Installation`."""
+    """Installation of a local service; implements `dcos_command.client.Installation`."""
 
     service: InstalledService
 
@@ -300,7 +300,7 @@ def _check_version(version: str | None) -> None:
 
 
 class _Supervisor:
-    """Runs until SIGTERM or the service or cluster is gone. SIGHUP: new options."""
+    """Runs until SIGTERM, or until service or cluster are gone. SIGHUP: new options."""
 
     def __init__(self, service: InstalledService) -> None:
         self._service = service
@@ -393,7 +393,7 @@ class _Supervisor:
 
 
 def supervise_all(cluster: Path) -> Iterator[str]:
-    """Restart missing supervisors; yield (service id, reason) for each failure."""
+    """Restart missing supervisors; yield a message for each that does not start."""
     for service in InstalledService.all(cluster):
         try:
             service.ensure_supervised()

@@ -1,4 +1,4 @@
-"""Options for a program without an options file, and a Python that suits it."""
+"""Make options for a program without an options file; choose a suitable Python."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _LIBRARIES = {"tensorflow", "tf_keras", "keras", "torch", "horovod"}
 
 @dataclass(frozen=True, slots=True)
 class NewOptions:
-    """Options for a program, and what to say about them."""
+    """Options for a program, with a summary and notices for the user."""
 
     document: dict[str, Any]
     #: Tasks, and the variable of Keras 2 with the reason.
@@ -71,7 +71,7 @@ def new_options(
         strategy: Strategy; `None`: as guessed from the source.
         counts: Number of workers and of parameter servers; `None`: usual for the strategy.
         arguments: Arguments of the program; a task replaces `$NAME`.
-        pack: Use the folder of the program, even if no module in it is used.
+        pack: Use the folder of the program, even if the program uses no module in it.
         fit: Choose amounts and a runtime for this machine.
     """
     sources = program_sources(program) if program.exists() else {}
@@ -107,7 +107,7 @@ def _choose_keras(
 ) -> tuple[bool, list[Problem]]:
     """Return whether to select Keras 2, and what the user has to do for it.
 
-    `planned`: of a runtime to create, which gets tf_keras.
+    `planned`: libraries of the runtime that the user has to create, which includes tf_keras; None: no such runtime.
     """
     if not facts.fit or not strategy.traits.fit_needs_keras_2:
         return False, []
@@ -122,7 +122,7 @@ def _choose_keras(
 
 
 def suitable_python(needed: Libraries) -> tuple[str, str]:
-    """Return the option `python` for a local run, and the command that creates it.
+    """Return the option `python` for a local run, and the command to create a runtime.
 
     Both are empty if this Python suits; the command is empty if the runtime exists.
     """

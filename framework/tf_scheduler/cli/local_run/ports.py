@@ -27,7 +27,8 @@ _RUN_BLOCKS = (*range(10_000, 19_701, 300), *range(31_300, 32_401, 300))
 def port_block() -> Iterator[int]:
     """Reserve a block and yield its first port; a killed process releases its block.
 
-    Unique among the runs of this user. A block whose first port is in use is skipped. Raises JobError if none is free.
+    Each run of this user has its own block. A block whose first port is in use is skipped. Raises JobError if no block
+    is free.
     """
     with claimed_port(_RUN_BLOCKS) as first:
         if first is None:
@@ -37,7 +38,7 @@ def port_block() -> Iterator[int]:
 
 @contextmanager
 def claimed_port(ports: Iterable[int]) -> Iterator[int | None]:
-    """Yield the first port that is free and that no process of this user has claimed."""
+    """Claim and yield the first free port that no process of this user has; else None."""
     folder = _claims_folder()
     for port in ports:
         with _open_claim(folder / str(port)) as lock:
@@ -84,7 +85,7 @@ def _claims_folder() -> Path:
 
 
 def _open_claim(path: Path) -> IO[str]:
-    """Open a claim to lock, without truncating. Raises JobError if it is a link."""
+    """Open the file of a claim without truncating it. Raises JobError for a link."""
     try:
         return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "r+")
     except OSError as error:

@@ -36,8 +36,8 @@ from tf_scheduler.zipapp_builder import build_bundle
 class Advertisement:
     """A running service: URL of its API, its name, and its folder if it is installed.
 
-    `run`: folder of a local run; `process`: its `PID:START_TIME`; empty: another service. `token_file`: file with the
-    token of the API; empty: the API requires none, or the user passes it.
+    `run`: folder of a local run. `process`: `PID:START_TIME` of a local run. Both are empty for other services.
+    `token_file`: file with the token of the API; empty: the API requires no token, or the user passes the token.
     """
 
     url: str
@@ -58,9 +58,9 @@ class Advertisement:
 
 @contextmanager
 def advertise(name: str, folder: str = "", token_file: str = "", run: str = "") -> Iterator[Callable[[str], None]]:
-    """Let other commands find the service at the URL last passed to the function.
+    """Let other commands find the service; yield a function that publishes its URL.
 
-    The advertisement is a file that this process locks, so that it is ignored as soon as this process exits.
+    The advertisement is a file that this process locks. Commands ignore the file as soon as this process exits.
     """
     path, own = _folder() / f"{uuid.uuid4().hex}.json", ProcessId.current()
     process = f"{own.pid}:{own.start_time}" if run else ""
@@ -156,7 +156,7 @@ class SchedulerLaunch:
         ]
 
     def environment(self, port: int, variables: Mapping[str, str]) -> dict[str, str]:
-        """Return the scheduler's variables; no others of the user's environment."""
+        """Return the scheduler's environment, without other variables of the user."""
         passed = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
         bundle = build_bundle()
         own = {
@@ -173,9 +173,10 @@ class SchedulerLaunch:
 
 
 class SupervisedScheduler:
-    """A scheduler restarted after each exit until `stop`. Poll often, in one thread.
+    """A scheduler that is restarted after each exit until `stop`.
 
-    `variables`: more of its environment. `jitter` returns a number between its two arguments.
+    Call `poll` often, in one thread. `variables`: further environment variables. `jitter`: returns a number between its
+    two arguments.
     """
 
     def __init__(
@@ -195,7 +196,7 @@ class SupervisedScheduler:
 
     @property
     def process(self) -> ProcessId | None:
-        """None while the scheduler waits for its restart."""
+        """Process of the scheduler; None while it waits for its restart."""
         return None if self._child is None else ProcessId.of(self._child.pid)
 
     @property
@@ -268,7 +269,7 @@ class SupervisedScheduler:
 
 @contextmanager
 def guarded(folder: Path) -> Iterator[None]:
-    """Have a guard kill processes marked with `folder` however this process exits."""
+    """Start a guard: it kills processes marked with `folder` if this process exits."""
     (folder / "logs").mkdir(parents=True, exist_ok=True)
     guard = start_guard(folder, temporary=False)
     try:
@@ -293,8 +294,8 @@ def get_json(address: str, path: str, *, token: str = "", encrypted: bool = Fals
 def with_values(document: Document, values: Mapping[str, Any], notify: Notify | None = None) -> dict[str, Any]:
     """Return the document with `values` (option path -> value).
 
-    Without `notify` they are defaults, as in `resolve`; with it they replace other values, and each replacement is
-    reported.
+    Without `notify`, `values` are defaults, as in `resolve`. With `notify`, they replace other values, and `notify` is
+    called for each replacement.
     """
     completed: dict[str, Any] = deepcopy(dict(document))
     for path, value in values.items():
@@ -310,7 +311,7 @@ def with_values(document: Document, values: Mapping[str, Any], notify: Notify | 
 
 
 def with_checkpoint_volume(document: dict[str, Any], cluster: LocalCluster | None, folder: Path) -> dict[str, Any]:
-    """Mount the checkpoint folder, if tasks use it, in containers."""
+    """Mount the checkpoint folder in containers, if the tasks use it."""
     if cluster is None or not cluster.has_containers or document["service"].get("checkpoint_dir") != str(folder):
         return document
     volume = {"host_path": str(folder), "container_path": str(folder)}

@@ -105,7 +105,7 @@ def start_run(
 
 
 def _refreshed(run: Run) -> Run:
-    """Return a run stored as running with its present state and recorded history."""
+    """Update a run that is stored as running: its state and its recorded history."""
     if not run.process:
         return run
     pid, _, start_time = run.process.partition(":")
@@ -256,7 +256,7 @@ def _numbers(folder: RunFolder, service: str) -> Report:
 
 
 def _seems_untrained(overview: Overview | None, cluster: LocalCluster, recorded: Run, recording: Path) -> bool:
-    """Whether the leader ended at once with exit code 0, and left no trace."""
+    """Whether the leader soon ended with code 0, without progress, server or files."""
     leader = overview.task(overview.leader) if overview is not None else None
     if overview is None or leader is None or overview.verdict != Verdict.SUCCEEDED.value or overview.trainer != leader:
         return False
@@ -296,7 +296,7 @@ def _outcome(result: FollowResult) -> dict[str, str]:
 def _failure(
     overview: Overview, outcome: Mapping[str, str], cluster: LocalCluster, recorded: Run, redactor: OutputRedactor
 ) -> Report | None:
-    """Return the failure of a task that has ended the job; None without one."""
+    """Return the task failure that has ended the job; None if no failure has."""
     reason = outcome["reason"]
     for task in overview.tasks if outcome["state"] == Verdict.FAILED.value else ():
         starts = (f"{task.name}: {task.message}", f"{task.name} on {task.hostname} failed: {task.message}")
@@ -392,7 +392,7 @@ def _keep_logs(name: str, sandbox: Path, folder: RunFolder) -> str | None:
 
 
 def _written(checkpoints: str) -> list[dict[str, Any]]:
-    """Return name and bytes of what is in a local checkpoint folder, newest first."""
+    """Return name and bytes of each entry of a local checkpoint folder, newest first."""
     try:
         entries = sorted(Path(checkpoints).iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
     except OSError:

@@ -1,4 +1,4 @@
-"""What `local run` draws on a terminal.
+"""Draw the progress of a `local run` on a terminal.
 
 mnist  TRAINING  epoch 6 of 10                         51 s  http://127.0.0.1:26763/
 ━━━━━━━━━━━━━━━━━━━━━╸────────  58 %  step 406 of 700  16.2 steps/s  18 s left
@@ -49,7 +49,7 @@ _NOT_CONNECTED = (Activity.RESTARTING, Activity.FETCHING, Activity.IMPORTING)
 
 
 class RunHistory:
-    """What earlier overviews of a run have shown."""
+    """Losses, activities and restart of a run, from its earlier overviews."""
 
     def __init__(self) -> None:
         self._losses: list[float] = []
@@ -59,7 +59,7 @@ class RunHistory:
         self.restart = ""
 
     def add(self, overview: Overview, seconds: float) -> None:
-        """Remember what tasks do since when, and the loss of a new step."""
+        """Record when each task began its activity, and the loss of each new step."""
         for task in overview.tasks:
             if self._since.get(task.name, ("", 0.0))[0] != task.activity:
                 self._since[task.name] = task.activity, seconds
@@ -73,7 +73,7 @@ class RunHistory:
             self.restart = ""
 
     def since(self, task: TaskRow) -> float | None:
-        """Return the second of the run at which the task began what it does."""
+        """Return when the task began its activity, in seconds of the run; None: unknown."""
         activity, seconds = self._since.get(task.name, ("", 0.0))
         return seconds if activity == task.activity else None
 
@@ -98,7 +98,7 @@ def run_view(
     Args:
         times: Seconds since the start of the run, and Unix time.
         size: Width and height of the terminal.
-        page: Address of the page; the fragment is only in its link.
+        page: Address of the page; the text omits the fragment (token), the link contains it.
     """
     (seconds, now), (width, height) = times, size
     if width < _TINY:
@@ -203,7 +203,7 @@ def _progress(overview: Overview, width: int, history: RunHistory) -> Iterator[T
 
 
 def _values(overview: Overview, task: TaskRow, speed: str, history: RunHistory) -> _Ranked:
-    """Return what is below the bar, with ranks."""
+    """Return the parts of the line below the bar, with their ranks."""
     parts: _Ranked = [(0, Text("" if task.total else f"step {format_number(task.step)}"))]
     if task.loss is not None:
         parts += [(0, Text(f"loss {format_number(task.loss)}")), (5, Text(history.sparkline()))]
@@ -226,7 +226,7 @@ def _bar(share: float, width: int) -> Text:
 
 
 def _tasks(overview: Overview, rows: int, width: int, seconds: float, history: RunHistory) -> Iterator[Text]:
-    """Yield a line for each task; the rest of too many tasks are one sentence."""
+    """Yield a line for each task; tasks for which there is no line share a sentence."""
     visible = list(overview.tasks)
     if len(visible) > rows:
         visible = sorted(visible, key=lambda task: task.activity in _CALM)[: max(1, rows - 2)]
@@ -244,7 +244,7 @@ _LESS = ("near", "agent", "speed", "wait", "memory", "step")
 
 
 def _cells(task: TaskRow, seconds: float, history: RunHistory, waits: str) -> Mapping[str, Text]:
-    """Return what the columns say of a task; nothing for columns without a word."""
+    """Return the cells of a task by column, without columns that are empty."""
     activity, since = Activity.of(task.activity), history.since(task)
     cells = {"name": Text(task.name), "activity": Text(task.activity.upper(), TONE_STYLES[activity.tone])}
     if task.step is not None and activity in _CALM:
@@ -284,7 +284,7 @@ def _aligned(table: Sequence[Mapping[str, Text]], width: int) -> Iterator[Text]:
 
 
 def _rest(tasks: Sequence[TaskRow], width: int) -> Iterator[Text]:
-    """Yield such as `... and 46 workers TRAINING, steps 402 to 406`."""
+    """Yield a sentence such as `... and 46 workers TRAINING, steps 402 to 406`."""
     counts = Counter((task.name.rpartition("-")[0], task.activity.upper()) for task in tasks)
     groups = [f"{pluralize(count, job)} {word}" for (job, word), count in counts.items()]
     if steps := sorted(task.step for task in tasks if task.step is not None):
@@ -294,7 +294,7 @@ def _rest(tasks: Sequence[TaskRow], width: int) -> Iterator[Text]:
 
 
 def _width(parts: Iterable[Text]) -> int:
-    """Columns of parts that are joined by two spaces."""
+    """Return the width in columns of parts that are joined by two spaces."""
     sizes = [part.cell_len for part in parts]
     return sum(sizes) + 2 * max(0, len(sizes) - 1)
 
@@ -311,7 +311,7 @@ def _spread(left: Sequence[Text], right: Sequence[Text], width: int) -> Text:
 
 
 def _fitted(parts: _Ranked, width: int) -> Text:
-    """Join parts; without those of the highest ranks if the line would be too long."""
+    """Join the parts; if the line is too long, omit the parts of the highest ranks."""
     kept = list(parts)
     while len(kept) > 1 and _width(part for _, part in kept) > width:
         kept.remove(max(reversed(kept), key=lambda item: item[0]))
