@@ -6,7 +6,7 @@ A call failed if Mesos refused it or did not answer, or if it was not sent:
     sent, without an answer          Mesos may have acted on it: the status of its launches is requested
 
 Other failed calls need no repair of the state. The driver sends them again, or subscribes again; the scheduler then
-repeats KILL, RECONCILE and REVIVE if they are missing. Mesos repeats updates that were not acknowledged.
+repeats KILL, RECONCILE and REVIVE if they are still needed. Mesos repeats updates that were not acknowledged.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 Each stage gets the state that the previous stage returned. A stage is skipped if its part of the state is empty.
 
-Pure: the time and new ids are arguments, and all effects are in the decision.
+`handle` is pure: the time and new ids are arguments, and all effects are in the decision.
 """
 
 from __future__ import annotations

@@ -67,8 +67,8 @@ def join_data(files: Iterable[DataFile]) -> str:
 def digest_check(file: str, digest: str) -> str:
     """Return shell commands that continue only if the file has this SHA-256 digest.
 
-    `digest` is in lower case. Exit code WRONG_DIGEST is final: the file has another digest. After exit code 1 the
-    digest could not be computed, and another try may succeed.
+    `digest` is in lower case. Exit code WRONG_DIGEST is final: the file has another digest. Exit code 1 means that
+    the digest could not be computed; another try may succeed.
     """
     name = shlex.quote(file)
     unread = f"printf 'cannot compute the SHA-256 digest of %s: sha256sum failed\\n' {name} >&2; exit 1"

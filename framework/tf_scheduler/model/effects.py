@@ -1,4 +1,4 @@
-"""Effects of a decision: changes to store, calls to Mesos, outcomes to report."""
+"""Decisions and their effects: changes to store, calls to Mesos, outcomes to log."""
 
 from __future__ import annotations
 

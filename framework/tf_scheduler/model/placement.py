@@ -67,7 +67,7 @@ class AgentLocation:
 
 
 class PlacementStrategy(str, Enum):
-    """Preference among suitable agents."""
+    """Which of the suitable agents a task gets."""
 
     #: As few agents as the constraints allow.
     BINPACK = "binpack"

@@ -109,7 +109,7 @@ class TaskStatus:
 
     @property
     def is_dropped_by_agent(self) -> bool:
-        """Whether the agent dropped the launch, unable to start it, and not the master."""
+        """Whether the agent, not the master, dropped the launch, which it could not start."""
         return self.state is TaskState.DROPPED and self.source == "SOURCE_AGENT"
 
 
@@ -177,7 +177,7 @@ class Resized:
 
 
 class Cause(str, Enum):
-    """Why a launch ended: decides whether it is relaunched, and counts as a failure."""
+    """Why a launch ended. This decides on a relaunch, and on counting a failure."""
 
     #: Exit code 0: the task is done and never relaunched.
     FINISHED = "finished"

@@ -3,7 +3,7 @@
 The running chief gets a complete list of the workers to use, with a version. A list is stored before it is sent, and
 sent again until the chief confirms its version. A worker is listed when its server answers. Its task is stopped only
 after the chief has confirmed a list without the worker. A change that is impossible in this way restarts the chief, as
-without the option.
+it would without the option.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ _Held = Mapping[TaskName, tuple[AgentId, tuple[Resource, ...]]]
 def _hold_previous_addresses(state: SchedulerState, agents: dict[AgentId, Agent], about: PlacementContext) -> _Held:
     """Remove from `agents` the resources that lost tasks wait for, and return them.
 
-    Each lost task waits for its previous address. If a joining worker took the port, a live chief would restart.
+    Each lost task waits for its previous address. If a joining worker took the port there, a live chief would restart.
     """
     holdings: dict[TaskName, tuple[AgentId, tuple[Resource, ...]]] = {}
     avoided = _unreliable_agents(state, about.now)

@@ -181,8 +181,8 @@ class DemandRules:
     def _turn(self, rule: Constraint, place: AgentLocation) -> reasons.UnbalancedGroup | None:
         """Return why round robin forbids a task; `None` if it does not.
 
-        The rule follows dcos-commons, AbstractRoundRobinRule. Only values with tasks are known. Until as many values
-        are known as the parameter says, no value gets a second task.
+        The rule follows dcos-commons, AbstractRoundRobinRule. Only values with tasks are known. No value gets a
+        second task until as many values have tasks as the parameter requires.
         """
         value = place.value(rule.field)
         if value is None:

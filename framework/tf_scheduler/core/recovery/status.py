@@ -47,7 +47,7 @@ class Reaction(str, Enum):
 
 
 class Belief(Enum):
-    """Groups of last stored states of a launch."""
+    """What the scheduler believes of a launch: groups of its last stored state."""
 
     RUNNING = "no status, STAGING, STARTING or RUNNING"
     STOPPING = "KILLING"
@@ -59,7 +59,7 @@ class Belief(Enum):
 
 
 class Report(Enum):
-    """Groups of reported states."""
+    """What Mesos reports of a launch: groups of the reported state."""
 
     RUNS = "STAGING, STARTING, RUNNING or KILLING"
     UNREACHABLE = "UNREACHABLE"

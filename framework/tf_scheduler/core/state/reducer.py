@@ -149,7 +149,7 @@ def lost_at(
 ) -> float:
     """Return the Unix time at which a silent task counts as lost.
 
-    This is after a timeout, or as soon as an operator has ordered a relaunch on another agent.
+    It counts as lost after a timeout, or as soon as an operator has ordered a relaunch on another agent.
     """
     record, recovery = tasks.get(name_of(status.id)), recoveries.get(name_of(status.id))
     if recovery is not None and recovery.launch == status.id and recovery.must_move and recovery.cause is Cause.ORDERED:
