@@ -1,4 +1,4 @@
-"""Local cluster agents: resources, attributes, validation, the agents file."""
+"""Describe and validate agents of a local cluster; read the agents file."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ def find_errors(agents: Sequence[Fields]) -> list[str]:
 
 
 def describe(position: int, fields: Fields) -> str:
-    """Return "agent 1 (hostname)"."""
+    """Return a name for messages, such as "agent 1 (hostname)"."""
     hostname = fields.get("hostname")
     return f"agent {position + 1}" + (f" ({abbreviate(hostname)[1:-1]})" if isinstance(hostname, str) else "")
 
 
 def port_spans(fields: Fields) -> list[tuple[int, int]]:
-    """Return (first, last) of each valid port range, for all roles."""
+    """Return (first, last) of each valid port range of any role."""
     named = parse_pairs(fields.get("resources", {}))
     return [span for name, value in named if _is_ports(name) and _valid_ports(value) for span in _spans(value)]
 
@@ -131,7 +131,7 @@ def _value_error(name: str, value: str) -> str:
 
 
 def _is_ports(name: str) -> bool:
-    """Whether it is `ports` or `ports(role)`."""
+    """Whether a resource is named `ports` or `ports(role)`."""
     return name.partition("(")[0] == "ports"
 
 
@@ -196,9 +196,9 @@ def count_gpus(devices: Path = Path("/dev")) -> int:
 
 
 def default_agents(first_port: int = FIRST_PORT) -> tuple[AgentSpec, ...]:
-    """Return three agents that share the memory, with all CPUs and 100 ports each.
+    """Return three agents: each with all CPUs, a third of the memory, and 100 ports.
 
-    The third has the GPUs of this machine; without any, 2 that are only resources for placement, not devices.
+    The third agent has this machine's GPUs. On a machine without GPUs it offers 2, to test placement without devices.
     """
     total_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _MEGABYTE
     common = {"cpus": max(_MIN_CPUS, os.cpu_count() or 1), "mem": max(_MIN_MB, (total_mb - _RESERVE_MB) // 3)}
@@ -259,7 +259,7 @@ class _Object(dict[str, Any]):
 def load_agents(path: Path) -> tuple[AgentSpec, ...]:
     """Read an agents file and assign missing ports.
 
-    It is a JSON list of {"hostname", "resources", "attributes"}. Raises MesosLocalError listing all errors in it.
+    The file is a JSON list of {"hostname", "resources", "attributes"}. Raises MesosLocalError, which lists all errors.
     """
     content = _parse(_read(path), path)
     if not isinstance(content, list) or not content:
@@ -272,7 +272,7 @@ def load_agents(path: Path) -> tuple[AgentSpec, ...]:
 
 
 def _read(path: Path) -> bytes:
-    """Read a regular file: a pipe would block."""
+    """Read a regular file; reject others, because reading a pipe would block."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -311,7 +311,7 @@ def _refuse(text: str) -> NoReturn:
 
 
 def _well_shaped(entry: object) -> Fields:
-    """Return the fields of the right type, whose values can be validated."""
+    """Return only the fields of the right type; their values can then be validated."""
     if not isinstance(entry, dict):
         return {}
     return {name: value for name, value in entry.items() if name in _KEYS and not _type_error(name, value)}

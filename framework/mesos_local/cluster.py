@@ -80,10 +80,10 @@ def end_nodes(directory: Path, nodes: Iterable[Node], node_grace: float, grace: 
 
 
 def end_unrecorded_cluster(directory: Path, grace: float) -> bool:
-    """End a cluster without a readable record; return whether processes existed.
+    """End a cluster without a readable record; return whether there was one.
 
-    `grace`: seconds between SIGTERM and SIGKILL. Does nothing in a folder that no local cluster has used and no process
-    is marked with: it may contain sandboxes of other programs.
+    `grace`: seconds between SIGTERM and SIGKILL. The folder may contain sandboxes of other programs. This function
+    therefore does nothing if no local cluster has used the folder, and no process is marked with it.
     """
     with uninterrupted():
         recorded = (directory / NAME).exists()
@@ -163,9 +163,9 @@ class LocalCluster:
 
     @classmethod
     def running(cls, directory: Path) -> LocalCluster | None:
-        """Return the cluster; None if no node lives.
+        """Return the cluster; None if no node is running.
 
-        Raises NodeDiedError if the master, or what it needs, has exited.
+        Raises NodeDiedError if other nodes are running, but the master, ZooKeeper or the network process has exited.
         """
         record = read_record(directory)
         if record is None or not record.any_alive():
@@ -204,12 +204,12 @@ class LocalCluster:
 
     @property
     def scheduler_master(self) -> str:
-        """The "IP:PORT" of the master for schedulers: see `network_process`."""
+        """The master's "IP:PORT" for schedulers in the network of `network_process`."""
         return self._inner_address("master", self.master.address)
 
     @property
     def network_process(self) -> int:
-        """Process in whose network schedulers run; 0: in that of this machine."""
+        """Id of the process whose network schedulers use; 0: this machine's network."""
         return self.network.pid if self.has_containers else 0
 
     @property
@@ -310,11 +310,11 @@ class LocalCluster:
         return {**dict.fromkeys(gateway, GATEWAY), **{name: agent_address(number) for number, name in agents}}
 
     def _inner_address(self, name: str, address: str) -> str:
-        """Return the "IP:PORT" where a node listens, in the namespaces if there are any."""
+        """Return the "IP:PORT" at which a node listens, inside any namespaces."""
         return f"{self._inner_hosts()[name]}:{address.rpartition(':')[2]}" if self.has_containers else address
 
     def _inside(self, name: str, command: Callable[[], list[str]]) -> list[str]:
-        """Return a node's command, in the namespaces if any. `name`: of an agent."""
+        """Return a node's command, which enters any namespaces, of agent `name` if given."""
         return [*inside(self.network.pid, name), *command()] if self.has_containers else command()
 
     def _write_record(self) -> None:
@@ -342,9 +342,10 @@ class LocalCluster:
             check_flags(agent, self._settings.agent_flags)
 
     def wait_registered(self, timeout: float = 60.0) -> None:
-        """Wait until agents have registered since their last start or the master's.
+        """Wait until all running agents have registered with the present master process.
 
-        Raises MesosLocalError with the end of a log if a node exits, or after `timeout` seconds.
+        A registration from before an agent's last start does not count. Raises MesosLocalError with the end of a log
+        if a node exits, or after `timeout` seconds.
         """
         wait_registered(self.master.address, self.nodes, timeout)
 

@@ -68,7 +68,7 @@ def _inside(folder: Path, name: str) -> Path:
 
 
 def _local_path(uri: str) -> Path:
-    """Return the decoded path of a URI, or a plain path unchanged."""
+    """Return the decoded path of a URI; a plain path stays unchanged."""
     return Path(unquote(urlsplit(uri).path) if urlsplit(uri).scheme else uri)
 
 

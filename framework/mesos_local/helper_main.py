@@ -1,9 +1,10 @@
-"""Entry point of a local cluster's master, agent, containerizer, fetcher, guard.
+"""Entry point of every helper process of a local cluster; the guard of a cluster.
 
 `containerizer` and `fetcher` run for every container, so each verb imports only its own module.
 
-The guard is a process that ends the cluster after its owner exits in any way. PR_SET_PDEATHSIG would neither reach the
-executors, which have own sessions, nor remove the folder, and it fires when the *thread* that started a node exits.
+The guard is a process that ends the cluster after its owner exits in any way. PR_SET_PDEATHSIG would not reach the
+executors, which have their own sessions, and would not remove the folder. The kernel also sends it when only the
+*thread* that started a node exits.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def _run(verb: str, rest: list[str]) -> int:
 
 
 def start_guard(directory: Path, identity: str = "", temporary: bool = True) -> ProcessId:
-    """Start a guard that ends the cluster when this process exits; stop it last.
+    """Start a guard, which ends the cluster when this process exits. Stop it last.
 
     `identity`: see ClusterRecord; empty for processes without a record. `temporary`: also remove the folder.
     """
@@ -80,7 +81,7 @@ def start_guard(directory: Path, identity: str = "", temporary: bool = True) -> 
 
 
 def run_guard(directory: Path, identity: str, temporary: bool, owner: ProcessId) -> None:
-    """Wait for the owner's exit, then end its cluster without a grace period."""
+    """Wait until the owner has exited, then end its cluster without a grace period."""
     owner.wait()
     # A cluster that starts in the same folder holds the lock until it has written its record.
     with locked(directory / LOCK) if directory.is_dir() else nullcontext():

@@ -1,4 +1,4 @@
-"""Processes, locks, ports and errors of this machine."""
+"""Start, find and end processes; file locks, free ports, deferred signals, errors."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class MesosLocalError(Exception):
 
 
 class NodeDiedError(MesosLocalError):
-    """A node exited unexpectedly; the message continues with the end of its log."""
+    """A node exited unexpectedly; the message ends with the last lines of its log."""
 
 
 class DamagedRecordError(MesosLocalError):
-    """A cluster record is invalid; only the mark identifies its processes."""
+    """A cluster record is invalid; the cluster's processes are known only by MARK."""
 
 
 @contextmanager
@@ -48,14 +48,14 @@ def explain_os_errors(what: str, path: Path) -> Iterator[None]:
 
 
 def os_error_text(error: OSError, path: Path) -> str:
-    """Return the system's message, with the file name unless it is `path`."""
+    """Return the system's message; add the file name unless the file is `path`."""
     message = error.strerror or str(error)
     file = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else str(path)
     return message if file == str(path) else f"{message} ({file})"
 
 
 def redirect_output(folder: str | None) -> None:
-    """Redirect output and errors to the sandbox; libmesos would use the agent's."""
+    """Redirect output and errors to the sandbox; otherwise the agent's log gets them."""
     if folder:
         for descriptor, name in ((1, "stdout"), (2, "stderr")):
             target = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -108,18 +108,18 @@ class ProcessId:
         return process
 
     def alive(self) -> bool:
-        """Whether it exists and is not a zombie; a stopped (frozen) process is alive."""
+        """Whether the process exists, even if stopped (frozen), and is not a zombie."""
         stat = read_stat(self.pid)
         return stat is not None and stat.start_time == self.start_time and stat.state not in "ZX"
 
     def signal(self, number: int) -> None:
-        """Send a signal to this process if it runs, never to a successor with its id."""
+        """Send a signal to this process, but never to a later process with the same id."""
         with _pidfd(self) as descriptor, suppress(ProcessLookupError):
             if descriptor is not None:
                 signal.pidfd_send_signal(descriptor, number)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait up to `timeout` s for its exit; return whether it exited. Reaps a child."""
+        """Wait up to `timeout` s for the exit; return whether it exited. Reaps a child."""
         with _pidfd(self) as descriptor:
             if descriptor is not None:
                 poll = select.poll()
@@ -131,7 +131,7 @@ class ProcessId:
         return True
 
     def how_it_ended(self) -> str:
-        """Return "exit code 1" or "killed by SIGKILL"; empty if not a child or reaped."""
+        """Return "exit code 1" or "killed by SIGKILL"; empty unless an unreaped child."""
         with suppress(ChildProcessError):
             result = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
             if result is not None and result.si_code == os.CLD_EXITED:
@@ -141,7 +141,7 @@ class ProcessId:
         return ""
 
     def end(self, grace: float) -> None:
-        """Send SIGTERM, after `grace` seconds SIGKILL, and wait for its exit."""
+        """Send SIGTERM, and SIGKILL after `grace` seconds; wait until the process exits."""
         self.signal(signal.SIGTERM)
         self.signal(signal.SIGCONT)  # a stopped process cannot act on SIGTERM
         if not self.wait(grace):
@@ -171,7 +171,7 @@ def _pidfd(process: ProcessId) -> Iterator[int | None]:
 
 
 def _inheritable() -> Iterator[int]:
-    """Return descriptors that a child would inherit (open pipes never reach EOF)."""
+    """Yield descriptors that a child would inherit; inherited pipes never reach EOF."""
     for descriptor in [int(entry.name) for entry in (PROC / "self" / "fd").iterdir()]:
         with suppress(OSError):  # the listing's own descriptor is closed
             if descriptor > 2 and os.get_inheritable(descriptor):
@@ -205,9 +205,9 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Defer SIGINT, SIGTERM and SIGHUP to the block's end; deliver only the first.
+    """Defer SIGINT, SIGTERM and SIGHUP to the block's end; then deliver the first.
 
-    No effect outside the main thread, as Python handles signals there.
+    Does nothing outside the main thread, because Python handles signals in the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -227,7 +227,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 def _replace(handlers: Mapping[signal.Signals, signal._HANDLER]) -> Mapping[signal.Signals, signal._HANDLER]:
-    """Set all handlers atomically, except of ignored signals; return the old ones."""
+    """Set all handlers atomically, skip ignored signals; return the previous handlers."""
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         before = {number: signal.getsignal(number) or signal.SIG_DFL for number in handlers}
@@ -241,7 +241,7 @@ def _replace(handlers: Mapping[signal.Signals, signal._HANDLER]) -> Mapping[sign
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive file lock, among threads too; released if the process dies."""
+    """Hold a file lock, exclusive also among threads; the process's death releases it."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -252,7 +252,7 @@ _CANDIDATES = range(20000, 30000)
 
 
 def free_ports(count: int) -> list[int]:
-    """Return distinct free ports, random to avoid conflicts with another cluster."""
+    """Return distinct free ports, chosen at random to avoid those of another cluster."""
     ports: list[int] = []
     for port in random.sample(_CANDIDATES, len(_CANDIDATES)):
         if len(ports) == count:
@@ -283,8 +283,8 @@ _POLL_INTERVAL = 1.0  # seconds; an exiting process may leave a child
 def find_orphans(directory: Path, spare: ProcessId | None = None) -> set[ProcessId]:
     """Return the cluster's processes, except this one, its ancestors and `spare`.
 
-    They have the directory in their environment, or run in one of its sandboxes without a terminal (a user's shell has
-    one), or descend from such a process or share its session.
+    These are the processes that have the directory in their environment, and those without a terminal that run in one
+    of its sandboxes (a user's shell has a terminal). Their descendants and all processes of their sessions count, too.
     """
     stats = {pid: stat for pid in _all_pids() if (stat := read_stat(pid)) and stat.state not in "ZX"}
     spared = {*_ancestors(os.getpid(), stats), *([spare.pid] if spare else [])}
@@ -299,7 +299,7 @@ def find_orphans(directory: Path, spare: ProcessId | None = None) -> set[Process
 
 
 def end_orphans(directory: Path, grace: float, spare: ProcessId | None = None) -> None:
-    """Send SIGTERM, SIGKILL after `grace` s. Raises MesosLocalError if one survives."""
+    """Send SIGTERM, after `grace` s SIGKILL. Raises MesosLocalError if any survives."""
     left = find_orphans(directory, spare)
     _signal_all(left, signal.SIGTERM)
     _signal_all(left, signal.SIGCONT)
@@ -313,13 +313,13 @@ def end_orphans(directory: Path, grace: float, spare: ProcessId | None = None) -
 
 
 def is_marked(directory: Path) -> bool:
-    """Whether a process is marked as part of the cluster in exactly this directory."""
+    """Whether another process is marked as part of the cluster in this directory."""
     mark = os.fsencode(f"{MARK}={directory.resolve()}")
     return any(mark in _environment(pid) for pid in _all_pids() if pid != os.getpid())
 
 
 def _wait_all(processes: Iterable[ProcessId], timeout: float) -> None:
-    """Wait up to `timeout` seconds in all."""
+    """Wait up to `timeout` seconds until all processes have exited."""
     deadline = time.monotonic() + timeout
     for process in processes:
         process.wait(max(0.0, deadline - time.monotonic()))
@@ -352,7 +352,7 @@ def _belongs(pid: int, stat: Stat, directory: Path) -> bool:
 
 
 def _environment(pid: int) -> list[bytes]:
-    """Return the environment; empty for an exited process or another user's."""
+    """Return a process' environment; empty if it has exited or is another user's."""
     try:
         return (PROC / str(pid) / "environ").read_bytes().split(b"\0")
     except OSError:

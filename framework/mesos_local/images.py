@@ -1,4 +1,4 @@
-"""Image archives of the local cluster, made without a Docker engine.
+"""Make, list and remove image archives for the local cluster without Docker.
 
 Agents find image `NAME` as `NAME.tar` in `image_folder()`. Mesos' local puller (docs/container-image.md) reads only the
 format of `docker save` before Docker 1.10: `repositories`, and for each layer `ID/json`, `ID/VERSION`, `ID/layer.tar`.
@@ -61,14 +61,14 @@ def _split(name: str) -> Sequence[str]:
 
 
 def image_names(*, valid: bool = True) -> list[str]:
-    """Return the names of all images, or of the files that are not images."""
+    """Return the names of all images; if not `valid`, of files that are not images."""
     folder = image_folder()
     names = (str(path.relative_to(folder).with_suffix("")) for path in folder.rglob("[!.]*.tar"))
     return sorted(name for name in names if valid == bool(_NAME.fullmatch(name)) and not name.startswith("."))
 
 
 def unknown_image(name: str) -> str:
-    """Return the problem of an image that was not built; empty if it exists."""
+    """Return an error text for an unknown image; empty if the image exists."""
     names = image_names()
     hint = f"valid names: {', '.join(names)}" if names else "make one: dcos-tensorflow local image build NAME"
     return "" if name in names else f"unknown image; {hint}"
@@ -95,7 +95,7 @@ def remove_abandoned() -> None:
 
 
 def remove_image(name: str) -> None:
-    """Remove an image, and its folder in that of the images if it is empty then."""
+    """Remove an image, and the folders of its name that are then empty."""
     path = image_path(name)
     path.unlink()
     with suppress(OSError):  # not empty
@@ -104,7 +104,7 @@ def remove_image(name: str) -> None:
 
 
 def forget_old_images(layers: Path) -> None:
-    """Remove an agent's unpacked layers if an image has changed since."""
+    """Remove an agent's unpacked layers if an image has changed since the unpacking."""
     index = layers / "storedImages"
     with suppress(FileNotFoundError):
         unpacked = index.stat().st_mtime
@@ -179,7 +179,7 @@ def _add_text(archive: tarfile.TarFile, name: str, text: str) -> None:
 
 
 def read_archive(path: Path, scratch: Path) -> Image:
-    """Unpack an archive of `docker save`, or an OCI archive. Raises MesosLocalError."""
+    """Read an archive of `docker save` or an OCI archive. Raises MesosLocalError."""
     try:
         with tarfile.open(path) as archive:
             archive.extractall(scratch, filter="data")
@@ -194,7 +194,7 @@ def read_archive(path: Path, scratch: Path) -> Image:
 
 
 def _check_layer(path: Path, layer: Layer) -> None:
-    """Read a layer to its end, as agents will. `path`: of the image's archive."""
+    """Check that a layer can be read to its end. `path`: the archive, for the message."""
     command = ["tar", "--list", "--file", str(layer.path)]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
     if done.returncode:
@@ -258,7 +258,7 @@ _ASK = "import sys, json, sysconfig; print(json.dumps([sys.prefix, sys.base_pref
 
 
 def read_folder(folder: Path, scratch: Path) -> Image:
-    """Return an image with the root file system `folder`. Raises MesosLocalError."""
+    """Return an image whose root file system is `folder`. Raises MesosLocalError."""
     if not os.path.lexists(folder / "bin" / "sh"):
         raise MesosLocalError(f"{folder}: bin/sh is missing; an image needs `sh`")
     layer = scratch / "layer.tar"
@@ -268,9 +268,9 @@ def read_folder(folder: Path, scratch: Path) -> Image:
 
 
 def read_python(python: Path, scratch: Path) -> Image:
-    """Return an image with an interpreter of this machine, packages, shell and tools.
+    """Return an image with this machine's interpreter, its packages, shell and tools.
 
-    They keep their paths. Requires Debian or a relative. Raises MesosLocalError.
+    All files keep their paths. Requires Debian or a distribution based on it. Raises MesosLocalError.
     """
     prefix, base, library = map(Path, json.loads(_output([str(python), "-I", "-c", _ASK])))
     files = {path for package in _PACKAGES for path in _package_files(package)}

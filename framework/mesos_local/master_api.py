@@ -23,11 +23,14 @@ _MALFORMED = (AttributeError, LookupError, TypeError, ValueError, OverflowError,
 
 
 class MasterUnavailableError(MesosLocalError):
-    """The master does not answer: it is starting, stopped or frozen."""
+    """The master does not answer, or answers with an error: it may be starting."""
 
 
 def call(address: str, kind: str, **content: Any) -> dict[str, Any]:
-    """Send a call ("GET_AGENTS"); return any result. Raises MasterUnavailableError."""
+    """Send a call such as "GET_AGENTS"; return its result, or {}.
+
+    Raises MasterUnavailableError.
+    """
     headers = {"Content-Type": "application/json", "Accept": "application/json"}
     try:
         reply = _CLIENT.fetch(f"http://{address}/api/v1", headers, json.dumps({"type": kind, **content}).encode())
@@ -50,7 +53,7 @@ def _invalid(address: str, kind: str, error: Exception) -> MasterUnavailableErro
 
 
 def teardown(address: str, framework_id: str) -> None:
-    """Remove a framework. Raises MasterUnavailableError, also if it is unknown."""
+    """Remove a framework. Raises MasterUnavailableError, also for an unknown id."""
     call(address, "TEARDOWN", teardown={"framework_id": {"value": framework_id}})
 
 
@@ -82,8 +85,8 @@ class LocalTaskStatus:
 class FrameworkStatus:
     """A registered framework.
 
-    `connected`: whether its scheduler is connected; if it stays away for `failover_timeout` seconds, the master ends
-    all its tasks. `used`: resources of its tasks. `webui_url`: URL of its page; empty: none.
+    `connected`: whether its scheduler is connected. After `failover_timeout` seconds without its scheduler, the master
+    ends all its tasks. `used`: resources of its tasks. `webui_url`: URL of its page; empty without a page.
     """
 
     framework_id: str
@@ -96,7 +99,7 @@ class FrameworkStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """Snapshot of a cluster. Agents sorted by hostname; addresses are "IP:PORT".
+    """Snapshot of a cluster. Agents are sorted by hostname. Addresses are "IP:PORT".
 
     `containers`: see LocalCluster.
     """
@@ -210,7 +213,7 @@ def wait_registered(master: str, nodes: Iterable[Node], timeout: float) -> None:
 
 
 def unregistered(master: str, agents: Iterable[AgentNode]) -> list[AgentNode]:
-    """Return unregistered running agents; set the agent ids of the others."""
+    """Return the running agents that have not registered; set the others' agent ids."""
     expected = [agent for agent in agents if agent.process is not None]
     try:
         contents = {_name_and_port(content): content for content in call(master, "GET_AGENTS").get("agents", ())}
@@ -227,7 +230,7 @@ def unregistered(master: str, agents: Iterable[AgentNode]) -> list[AgentNode]:
 
 
 def _name_and_port(agent: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what identifies an agent also where it has an address of its own."""
+    """Return hostname and port, which identify an agent also in its own network."""
     return agent["agent_info"]["hostname"], agent["pid"].rpartition(":")[2]
 
 
@@ -238,7 +241,7 @@ def _registered_at(agent: Mapping[str, Mapping[str, float]]) -> float:
 
 
 def check_flags(node: Node, names: Iterable[str]) -> None:
-    """Raise MesosLocalError for an unknown flag; Mesos ignores those in variables."""
+    """Raise MesosLocalError for an unknown flag: Mesos ignores unknown variables."""
     supported = {flag["name"] for flag in call(node.address, "GET_FLAGS")["flags"]}
     for name in sorted(set(names) - supported):
         near = get_close_matches(name, supported, n=1)

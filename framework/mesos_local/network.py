@@ -1,7 +1,7 @@
 """Network and mount namespaces of a local cluster with containers.
 
-One process holds them. They end with the last process in them, also after SIGKILL; the network, the mounts and /run of
-the machine do not change. Addresses:
+One process, the holder, creates the namespaces. They end with the last process in them, even after SIGKILL. The
+machine's own network, mounts and /run do not change. Addresses:
 
     10.88.0.1       bridge: master, ZooKeeper, schedulers, DNS server
     10.88.0.N + 1   agent N, in a network namespace of its own
@@ -64,15 +64,15 @@ def agent_address(number: int) -> str:
 
 
 def inside(holder: int, agent: str = "") -> list[str]:
-    """Return the start of a command in the namespaces of `holder`, or its `agent`'s."""
+    """Return a command's prefix that enters the namespaces of `holder` or its `agent`."""
     enter = [_NSENTER, f"--target={holder}", "--mount", "--net", "--"]
     return [*enter, *([_NSENTER, f"--net=/run/netns/{agent}", "--"] if agent else [])]
 
 
 def beside(holder: int) -> list[str]:
-    """Return the start of a command in the network, with its names, of `holder`.
+    """Return a command's prefix that enters the network of `holder`, and uses its DNS.
 
-    The mounts are those of this process: those of `holder` lack mounts that are newer.
+    The command keeps this process' mounts, because the mounts of `holder` lack newer ones.
     """
     names = f"f=$(mktemp) && echo nameserver {GATEWAY} >$f && mount --bind $f /etc/resolv.conf && rm $f"
     enter = [_NSENTER, f"--target={holder}", "--net", "--", "/usr/bin/unshare", "--mount"]
@@ -117,8 +117,8 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 def run_network(directory: Path, ready: int, ports: Mapping[str, int]) -> None:
     """Make the namespaces, relay connections and answer names until a signal.
 
-    `ready`: a port of 127.0.0.1 that accepts connections when the namespaces are complete. `ports`: of the nodes by
-    name; those of agents in the order of their numbers.
+    `ready`: a port of 127.0.0.1 that accepts connections when the namespaces are complete. `ports`: node name -> port;
+    agents are in the order of their numbers.
     """
     sockets = {name: _bound(port) for name, port in ports.items()}
     complete = _bound(ready)
@@ -182,7 +182,7 @@ def _run(line: str) -> None:
 
 
 def without_extensions(content: bytes) -> bytes:
-    """Return a loader cache of format `compat` without what newer ldconfig appends."""
+    """Remove the extensions of newer ldconfig from a loader cache of format `compat`."""
     cache = bytearray(content)
     (old,) = struct.unpack_from("<I", cache, 12)  # glibc: cache_file and cache_file_new in dl-cache.h
     start = (16 + 12 * old + 7) // 8 * 8
@@ -212,7 +212,7 @@ def _enter(namespace: int) -> None:
 
 
 def _bound(port: int) -> socket.socket:
-    """Return a socket at a port of 127.0.0.1, which stays in this network namespace."""
+    """Return a socket bound to a port of 127.0.0.1 in the present network namespace."""
     own = socket.socket()
     own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     with explain_os_errors("port", Path(f"127.0.0.1:{port}")):
@@ -221,7 +221,7 @@ def _bound(port: int) -> socket.socket:
 
 
 async def _relay(targets: Iterable[tuple[socket.socket, Address]], complete: socket.socket | None = None) -> None:
-    """Relay connections until cancelled; then `complete` accepts connections."""
+    """Relay connections until cancelled. When all ports are open, `complete` accepts."""
     servers = [await asyncio.start_server(partial(_join, target), sock=own) for own, target in targets]
     if complete is not None:
         servers.append(await asyncio.start_server(lambda _, writer: writer.close(), sock=complete))
@@ -260,7 +260,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 class NameServer:
-    """DNS server of the tasks' names on DC/OS: `TASK.SERVICE.containerip...`."""
+    """DNS server for tasks under their DC/OS names, `TASK.SERVICE.containerip...`."""
 
     def __init__(self, folder: Path, master: str) -> None:
         folder.mkdir()
@@ -278,7 +278,7 @@ class NameServer:
         self._server = subprocess.Popen([*command, "--local=/#/"], env={**os.environ, "PATH": SYSTEM_PATH})
 
     def follow(self) -> None:
-        """Update the names after each event of the master; do not return."""
+        """Update the names after each event of the master, forever."""
         pause = threading.Event()
         while True:
             with suppress(OSError, http.client.HTTPException, ValueError):
@@ -303,7 +303,7 @@ class NameServer:
 
 
 def task_names(state: Mapping[str, Any]) -> dict[str, str]:
-    """Return name to IP address of the running tasks in the master's state."""
+    """Return DNS name -> IP address of the running tasks in the master's state."""
     names = {}
     for framework in state.get("frameworks", ()):
         service = re.sub(r"[^a-z0-9-]", "", framework["name"].lower())
@@ -326,12 +326,12 @@ def _task_address(task: Mapping[str, Any]) -> str:
 
 
 def cgroups_root(directory: Path) -> str:
-    """Return the name of the cluster's control groups, which its folder determines."""
+    """Return the name of the cluster's control groups, computed from its folder."""
     return f"dcos-tensorflow-{zlib.crc32(os.fsencode(directory.resolve())):08x}"
 
 
 def remove_cgroups(directory: Path) -> None:
-    """Kill what is left in the cluster's control groups, and remove them."""
+    """Kill the processes left in the cluster's control groups; remove the groups."""
     for root in Path("/sys/fs/cgroup").glob(f"*/{cgroups_root(directory)}"):
         groups = sorted((path.parent for path in root.rglob("cgroup.procs")), reverse=True)
         for group in groups:

@@ -1,4 +1,4 @@
-"""Nodes of a local cluster: processes, commands, flags, configuration, helpers."""
+"""Start and stop nodes of a local cluster; make their commands, flags, helpers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _START_TIMEOUT = 30.0  # seconds
 
 @dataclass(eq=False)
 class Node:
-    """Master, agent or ZooKeeper. Restarts keep `address` ("IP:PORT") and work dir.
+    """Master, agent or ZooKeeper. A restart keeps `address` ("IP:PORT") and work dir.
 
     `command` is called at each start, `changed` after each start and stop.
     """
@@ -54,12 +54,12 @@ class Node:
         return self._running().pid
 
     def start(self) -> None:
-        """Start and wait until ready; for agents see also LocalCluster.wait_registered()."""
+        """Start the node; wait until it is ready. See LocalCluster.wait_registered()."""
         self.launch()
         self.wait_ready()
 
     def launch(self) -> None:
-        """Start without waiting. Raises MesosLocalError if it is already running."""
+        """Start the node, do not wait. Raises MesosLocalError if it is already running."""
         if self.process is not None and self.process.alive():
             raise MesosLocalError(f"{self.name} is already running (process {self.process.pid})")
         self.started_at = time.time()
@@ -70,7 +70,7 @@ class Node:
         return is_listening(self.address)
 
     def wait_ready(self) -> None:
-        """Wait until ready. Raises MesosLocalError with the log's end on exit or timeout."""
+        """Wait until ready. On exit or timeout raises MesosLocalError with the log's end."""
         deadline = time.monotonic() + _START_TIMEOUT
         while not self.ready():
             if self._running().wait(_POLL_INTERVAL):
@@ -96,13 +96,13 @@ class Node:
         self.start()
 
     def check_alive(self) -> None:
-        """Raise NodeDiedError if it exited unexpectedly."""
+        """Raise NodeDiedError if the node exited unexpectedly."""
         if self.process is not None and not self.process.alive():
             cause = self.process.how_it_ended() or "its log may show the reason"
             raise NodeDiedError(f"{self.name} has exited: {cause}{self._end_of_log()}")
 
     def failed(self, what: str) -> MesosLocalError:
-        """Return an error with the end of the log."""
+        """Return an error whose message ends with the last lines of the log."""
         return MesosLocalError(f"{self.name} {what}{self._end_of_log()}")
 
     def _end_of_log(self) -> str:
@@ -247,12 +247,12 @@ AGENT_DEFAULTS = {
 
 
 def node_command(*arguments: str) -> list[str]:
-    """Return the command of helper_main with ARGUMENTS, in an isolated interpreter."""
+    """Return the command that runs helper_main in an isolated interpreter."""
     return [sys.executable, "-I", "-S", "-c", _RUN.format(_package_folders()), *arguments]
 
 
 def _package_folders() -> list[str]:
-    """Return folders of this package and tf_executor, which has the fetcher's archive."""
+    """Return the folders from which helpers import this package and tf_executor."""
     executor = importlib.util.find_spec("tf_executor")
     assert executor is not None, "tf_executor is installed with this package"
     modules = (Path(__file__), Path(str(executor.origin)))
@@ -284,12 +284,12 @@ _ISOLATION = (
 
 
 def has_gpu_isolation() -> bool:
-    """Whether agents can give containers GPUs (Mesos: docs/gpu-support.md)."""
+    """Whether agents can isolate GPUs for containers (Mesos: docs/gpu-support.md)."""
     return bool(find_library("nvidia-ml")) and Path("/sys/fs/cgroup/devices/cgroup.procs").exists()
 
 
 def assign_gpus(specs: Sequence[AgentSpec]) -> dict[str, str]:
-    """Return numbers of each agent's GPUs, such as "0,1"; empty: only counted."""
+    """Return hostname -> GPU numbers such as "0,1"; empty if GPUs are only counted."""
     counts = [int(spec.resource_pairs().get("gpus", "0")) for spec in specs]
     if not 0 < count_gpus() >= sum(counts) or not has_gpu_isolation():
         return {}
@@ -298,7 +298,7 @@ def assign_gpus(specs: Sequence[AgentSpec]) -> dict[str, str]:
 
 
 def container_flags(directory: Path, agent: str, images: Path, gpus: str | None = None) -> dict[str, str]:
-    """Return more flags of an agent with containers.
+    """Return the additional flags of an agent that runs tasks in containers.
 
     `images`: folder of archives. `gpus`: see `assign_gpus`; None: containers may open all devices.
     """
@@ -322,12 +322,12 @@ def container_flags(directory: Path, agent: str, images: Path, gpus: str | None 
 
 
 def layers_folder(directory: Path, agent: str) -> Path:
-    """Return the folder with an agent's unpacked images, which outlives the cluster."""
+    """Return the folder of an agent's unpacked images, which outlive the cluster."""
     return directory / "layers" / agent
 
 
 def agent_flags(directory: Path, launcher_dir: Path, spec: AgentSpec, flags: Mapping[str, str]) -> dict[str, str]:
-    """Return an agent's flags; `flags` override only defaults, not cluster settings."""
+    """Return an agent's flags; `flags` override defaults, not the cluster's settings."""
     folder = agent_directory(directory, spec.hostname)
     fixed = {
         "work_dir": str(folder),
@@ -355,7 +355,7 @@ def write_executor_key(directory: Path) -> None:
 
 
 def _authentication(directory: Path) -> dict[str, str]:
-    """Return flags that let no other process subscribe as an executor."""
+    """Return flags that prevent other processes from subscribing as an executor."""
     key = str(directory / _KEY)
     return {"authenticate_http_executors": "true", "http_authenticators": "jwt", "jwt_secret_key": key}
 
@@ -365,7 +365,7 @@ def _pairs_flag(pairs: Mapping[str, str]) -> str:
 
 
 def agent_directory(directory: Path, hostname: str) -> Path:
-    """Return an agent's folder; libmesos' work dir is `agents/0/work` in it."""
+    """Return an agent's folder, below which libmesos' work dir is `agents/0/work`."""
     return directory / "agents" / hostname
 
 
@@ -385,7 +385,7 @@ def helper_folder(directory: Path) -> Path:
 def write_helpers(directory: Path, library: Path) -> None:
     """Write the helpers to `directory/libexec`, or to a private folder linked there.
 
-    The private folder is for paths that need quotes or are mounted noexec. Raises MesosLocalError if none is suitable.
+    A private folder is used if the path needs quotes or is mounted noexec. Raises MesosLocalError if no folder fits.
     """
     remove_helpers(directory)
     with uninterrupted():  # between the private folder and the link to it
@@ -404,7 +404,7 @@ def write_helpers(directory: Path, library: Path) -> None:
 
 
 def remove_helpers(directory: Path) -> None:
-    """Remove the helpers and their private folder; never another linked folder."""
+    """Remove the helpers and their private folder, but no other folder that is linked."""
     folder = helper_folder(directory)
     if not folder.name.startswith(_PREFIX) and folder != directory.resolve() / _FOLDER:
         return
@@ -414,7 +414,7 @@ def remove_helpers(directory: Path) -> None:
 
 
 def _candidate_folders(directory: Path) -> Iterator[Path]:
-    """Create empty folders."""
+    """Create and yield folders for the helpers, the preferred folder first."""
     if _SAFE_PATH.fullmatch(str(directory)):
         (directory / _FOLDER).mkdir()
         yield directory / _FOLDER

@@ -27,9 +27,9 @@ def down_command(directory: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """Cluster settings. `library`: libmesos path. `temporary`: remove the folder.
+    """Recorded settings of a cluster. `library`: path of libmesos.
 
-    `containers`: see LocalCluster.
+    `temporary`: the folder is removed with the cluster. `containers`: see LocalCluster.
     """
 
     library: str
@@ -43,7 +43,7 @@ class ClusterSettings:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """A node's "IP:PORT", and its process unless it was not started or was stopped."""
+    """A node's "IP:PORT" and process; None before its start and after its stop."""
 
     address: str
     process: ProcessId | None
@@ -72,7 +72,7 @@ class ClusterRecord:
         return [name for name, node in self.nodes.items() if node.process is not None and not node.process.alive()]
 
     def broken(self, directory: Path) -> str:
-        """Return the error message for a cluster with `ended` nodes."""
+        """Return the error message for a cluster some of whose nodes have `ended`."""
         alive = [name for name, node in self.nodes.items() if node.alive()]
         return (
             f"local cluster in {directory} is incomplete: exited: {', '.join(self.ended())}; "
@@ -103,7 +103,7 @@ def read_record(directory: Path) -> ClusterRecord | None:
 
 
 def belongs_to(directory: Path, identity: str) -> bool:
-    """Return False if another cluster is recorded; True without a valid record."""
+    """Whether the record is this cluster's; also True without a valid record."""
     try:
         record = read_record(directory)
     except MesosLocalError:
@@ -176,7 +176,7 @@ def make_directory(requested: Path | None) -> Path:
 
 
 def is_temporary(directory: Path) -> bool:
-    """Whether this program named the folder as temporary; for folders without record."""
+    """Whether the name is that of a temporary folder; for folders without a record."""
     home = Path(tempfile.gettempdir()).resolve()
     return directory.name.startswith(_PREFIX) and directory.resolve().parent == home
 
@@ -187,9 +187,10 @@ def has_been_used(directory: Path) -> bool:
 
 
 def clear_directory(directory: Path, containers: bool = False) -> None:
-    """Remove an earlier cluster's files, create `logs`; requires the folder's LOCK.
+    """Remove an earlier cluster's files; create `logs`. The caller must hold LOCK.
 
-    Raises MesosLocalError if a cluster is running there, or for files of another program. `containers`: of the new one.
+    `containers`: whether the new cluster has containers. Raises MesosLocalError if a cluster is running in the folder,
+    or if the folder contains files of another program.
     """
     with explain_os_errors("folder", directory):
         if not has_been_used(directory) and any(entry.name != LOCK for entry in directory.iterdir()):
@@ -213,7 +214,7 @@ def _occupied(directory: Path, record: ClusterRecord, containers: bool) -> Mesos
 
 
 def release_directory(directory: Path, temporary: bool) -> None:
-    """Remove a temporary directory; in another one, remove only the record."""
+    """Remove a temporary directory; of any other directory, remove only the record."""
     if not directory.exists():
         return
     remove_helpers(directory)

@@ -1,1 +1,1 @@
-"""Download, verify, relink and run Mesos from the libmesos in the package index."""
+"""Download libmesos from the package index, relink it, and run Mesos with it."""

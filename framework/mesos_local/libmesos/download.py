@@ -32,7 +32,7 @@ _TIMEOUT = 30.0  # seconds
 def index_urls(
     public: str, environment: Mapping[str, str] = os.environ, read: Callable[[], Mapping[str, str]] | None = None
 ) -> list[str]:
-    """Return pip's package indexes in order, by default `public`."""
+    """Return the package indexes that pip is set to use, in order; default: `public`."""
     settings = (read or pip_settings)()
     first = environment.get("PIP_INDEX_URL") or _setting(settings, "index-url") or public
     extra = environment.get("PIP_EXTRA_INDEX_URL") or _setting(settings, "extra-index-url")
@@ -40,7 +40,7 @@ def index_urls(
 
 
 def _setting(settings: Mapping[str, str], name: str) -> str:
-    """Return a setting; `install` overrides `global`, as in pip."""
+    """Return a setting of pip; section `install` overrides `global`, as in pip."""
     return settings.get(f"install.{name}") or settings.get(f"global.{name}") or ""
 
 
@@ -91,10 +91,10 @@ def default_cache() -> Path:
 
 
 def ensure_library(cache: Path | None = None, index: str | None = None) -> Path:
-    """Return the relinked libmesos (123 MB), downloaded if no valid copy is cached.
+    """Return the relinked libmesos (123 MB); download it if no valid copy is cached.
 
-    `index`: simple endpoint of a package index; default: pip's. Concurrent calls share one download. A copy of the egg
-    in the cache folder replaces the download. Raises MesosLocalError.
+    `index`: URL of a package index's simple API; default: pip's indexes. Concurrent calls share one download. If the
+    cache folder contains the egg, nothing is downloaded. Raises MesosLocalError.
     """
     check_platform()
     folder = cache or default_cache()
@@ -123,7 +123,7 @@ def _build(library: Path, index: str | None) -> None:
 
 
 def _download(path: Path, index: str | None, folder: Path) -> Path:
-    """Download from the first valid index. Raises MesosLocalError with all errors."""
+    """Download from the first working index. Raises MesosLocalError with all errors."""
     from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
     reasons = []
@@ -139,7 +139,7 @@ def _download(path: Path, index: str | None, folder: Path) -> Path:
 
 
 def _download_from(endpoint: str, path: Path) -> str:
-    """Return the error; empty after a success."""
+    """Download from one index; return the error, or an empty text."""
     import requests  # pypi-simple, which requires it, raises its exceptions
     from pypi_simple import DigestMismatchError, NoSuchProjectError, PyPISimple, UnsupportedContentTypeError
 
@@ -204,5 +204,5 @@ class DownloadBar:
         self._progress.stop()
 
     def update(self, increment: int) -> None:
-        """`increment`: bytes since the last call."""
+        """Advance the bar by `increment` bytes."""
         self._progress.update(self._task, advance=increment)

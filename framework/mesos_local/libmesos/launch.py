@@ -1,8 +1,8 @@
 """Run a Mesos master, agent or container launcher in this process with libmesos.
 
-`mesos::internal::local::launch()`, made for tests, starts one master and N agents in one process. A master alone is
-N = 0. An agent alone is N = 1 with its detector set to the real master; the idle master in its process is never
-appointed. Flags come from MESOS_* and LIBPROCESS_* in the environment, as for any Mesos.
+`mesos::internal::local::launch()`, made for tests, starts one master and N agents in one process. For a master alone, N
+is 0. For an agent alone, N is 1 and the agent's detector finds the real master; the other master in its process stays
+idle, because nothing appoints it. Flags come from MESOS_* and LIBPROCESS_* in the environment, as for any Mesos.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def run_agent(library: str, master: str) -> None:
 
 
 def _launch(libmesos: native.Libmesos, delegate: bytes, agents: int) -> None:
-    """Start libprocess and Mesos. `delegate`: actor for paths without a prefix."""
+    """Start libprocess and Mesos. `delegate`: actor that serves paths without prefix."""
     libmesos.call(native.INITIALIZE, native.option_string(delegate), native.option_string(), native.option_string())
     flags, master_pid = native.allocate(), native.allocate()
     libmesos.call(native.LOCAL_FLAGS, native.pointer(flags))
@@ -57,7 +57,7 @@ def _launch(libmesos: native.Libmesos, delegate: bytes, agents: int) -> None:
 
 @contextmanager
 def _disabled(function: int) -> Iterator[None]:
-    """Make the function at this address return immediately."""
+    """Make the function at this address return immediately, within the block."""
     libc = c.CDLL(None, use_errno=True)
     page = c.c_void_p(function & ~(_PAGE - 1))
     if libc.mprotect(page, c.c_size_t(2 * _PAGE), _READ_WRITE_EXECUTE) != 0:
@@ -77,7 +77,7 @@ def _wait_for_a_signal() -> None:
 def run_containerizer(library: str, arguments: list[str]) -> int:
     """Run a sub-command of `mesos-containerizer`; return the exit code.
 
-    `arguments`: the agent's; more flags are in MESOS_CONTAINERIZER_*.
+    `arguments`: those that the agent passes. It passes further flags in MESOS_CONTAINERIZER_*.
     """
     libmesos, subcommand = native.Libmesos(library), native.allocate()
     if arguments[:1] == ["network-cni-setup"]:
@@ -91,7 +91,7 @@ def run_containerizer(library: str, arguments: list[str]) -> int:
 
 
 def _launch_info() -> dict[str, Any]:
-    """Return ContainerLaunchInfo, without mounts of files that this kernel lacks."""
+    """Return ContainerLaunchInfo; remove mounts of files that this kernel lacks."""
     launch_info: dict[str, Any] = json.loads(os.environ.get("MESOS_CONTAINERIZER_LAUNCH_INFO", "{}"))
     if mounts := launch_info.get("mounts"):
         launch_info["mounts"] = [mount for mount in mounts if not mount.get("target", "").endswith(_SYSRQ)]
@@ -100,7 +100,7 @@ def _launch_info() -> dict[str, Any]:
 
 
 def _sandbox(launch_info: Mapping[str, Any]) -> str | None:
-    """Return the sandbox on the machine; `working_directory` is a path in an image."""
+    """Return the sandbox's path on this machine; None if the agent names none."""
     if not launch_info.get("rootfs"):
         return launch_info.get("working_directory")
     variables = launch_info.get("environment", {}).get("variables", [])

@@ -5,7 +5,7 @@ contains all of libmesos, master and agent included, and exports its C++ symbols
 the addresses and sizes below always match the file.
 
 libstdc++'s std::string is {char *data; size_t size; size_t capacity; 8 bytes}, 32 bytes in all. stout's Option<T> is
-{int state, 0 = SOME, 1 = NONE; T}, T aligned to 8 bytes. The called functions only read them.
+{int state, 0 = SOME, 1 = NONE; T}, T aligned to 8 bytes. The called functions only read these objects.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Libmesos:
     """The loaded library, verified to be the pinned build."""
 
     def __init__(self, path: str) -> None:
-        """Raises MesosLocalError if a required library is missing, or for another build."""
+        """Raises MesosLocalError for another build, or if a required library is missing."""
         try:
             self._library = c.CDLL(path, mode=os.RTLD_LAZY | os.RTLD_GLOBAL)
         except OSError as error:
@@ -85,11 +85,11 @@ class Libmesos:
         return c.cast(self._library[symbol], c.c_void_p).value or 0
 
     def static_pointer(self, address_in_file: int) -> int:
-        """Return the value of a pointer variable that is not exported."""
+        """Return the value of a pointer variable, by address: it has no exported symbol."""
         return c.c_void_p.from_address(self._base + address_in_file).value or 0
 
     def vtable(self, symbol: str) -> int:
-        """Return an object's vtable pointer: after the table's two header words."""
+        """Return the vtable pointer for objects: it skips the table's two header words."""
         return c.addressof(c.c_char.in_dll(self._library, symbol)) + 16
 
     def call(self, symbol: str, *arguments: object, returns: type[c.c_int | c.c_void_p] | None = None) -> int:

@@ -1,9 +1,9 @@
 """Relink libmesos for current systems by editing the ELF file in place.
 
-It was linked with OpenSSL 1.0 and an old libcurl, whose symbol *versions* current systems lack, though not the symbols.
-So the version needs become weak, the symbols that use them unversioned, and the OpenSSL libraries are renamed to
-OpenSSL 3. Functions missing from OpenSSL 3 stay unresolved, which is harmless: they are bound when first called
-(RTLD_LAZY), and only with LIBPROCESS_SSL_ENABLED.
+libmesos was linked with OpenSSL 1.0 and an old libcurl. Current systems have the symbols, but not these symbol
+*versions*. Relinking marks the required versions as weak, makes the symbols that use them unversioned, and replaces the
+names of the OpenSSL libraries by those of OpenSSL 3. Functions missing from OpenSSL 3 stay unresolved. That is safe,
+because they are bound at their first call (RTLD_LAZY), and called only with LIBPROCESS_SSL_ENABLED.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def relink(library: bytes) -> bytes:
 
 
 def _weaken(elf: bytearray, parsed: ELFFile) -> Iterator[int]:
-    """Mark the obsolete version needs as weak; yield their indices."""
+    """Mark the obsolete required versions (vernaux) as weak; yield their indices."""
     section = parsed.get_section_by_name(".gnu.version_r")
     assert isinstance(section, GNUVerNeedSection)
     need_at = section["sh_offset"]
