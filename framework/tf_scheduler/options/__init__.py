@@ -1,1 +1,1 @@
-"""Options of a service: schema, rules, loading, updates and generated documents."""
+"""Options of a service: schema, rules, loading, updates, generated config.json."""

@@ -32,7 +32,7 @@ _KEPT = (("service", "strategy"), ("parameter_server", "count"), ("chief", "coun
 
 @dataclass(frozen=True, slots=True)
 class SelectedConfiguration:
-    """Target options to use, changes to store, and reasons of a rejected update."""
+    """Target options to use, changes to store, and why an update was rejected."""
 
     options: Document
     changes: tuple[Change, ...] = ()
@@ -47,10 +47,10 @@ def select_configuration(
     *,
     strict: bool = True,
 ) -> SelectedConfiguration:
-    """Resolve the command line's options; keep the previous target if refused.
+    """Select the new options, or the previous target if the update is refused.
 
-    `defaults` returns the defaults of the environment for a document. Raises OptionsError if the update is refused and
-    the previous target cannot be restored because a secret has changed, unless `strict` is false (during uninstall).
+    `defaults` returns the defaults of the environment for a document. Raises OptionsError if the update is refused, and
+    a changed secret prevents the return to the previous target, unless `strict` is false (during uninstall).
     """
     before = newest_first(history)
     candidate = _configuration(options, defaults(options), before[0].number + 1 if before else 1, now)
@@ -73,7 +73,7 @@ def select_configuration(
 def rollback_options(
     configuration: Configuration, present: Document, defaults: Callable[[Document], Mapping[str, Mapping[str, Any]]]
 ) -> Document | None:
-    """Resolve stored options and unmask them from `present`; None if now invalid."""
+    """Resolve stored options; take secrets from `present`. None: no longer valid."""
     try:
         old = resolve(configuration.options, defaults(configuration.options))
     except OptionsError:
@@ -94,8 +94,8 @@ def rollback_options(
 def kept_options(target: Document) -> dict[str, dict[str, Any]]:
     """Return the options that a running service keeps if an update omits them.
 
-    Otherwise an update of the package could change a number of tasks that was a default at the time of the
-    installation. `target`: stored or resolved options.
+    A newer package may have another default for a number of tasks; the service keeps the number that it was installed
+    with. `target`: stored or resolved options.
     """
     return {section: {name: target[section][name]} for section, name in _KEPT}
 

@@ -2,7 +2,8 @@
 
 A variable contains its option's value as in the options file: text unquoted, everything else as JSON. On DC/OS, Cosmos
 renders the options into marathon.json.mustache, and Marathon sets the variables. Cosmos cannot render a list of objects
-as JSON: there, RECORD_END ends each entry of a list, UNIT_END each field of an object; variables are `name=value`.
+as JSON. In such a value, RECORD_END ends each entry of the list, UNIT_END ends each field of an object, and an
+environment variable is written as `name=value`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .schema.fields import RECORD_END, UNIT_END, Environment, IntegerList, Recor
 
 
 def variable_name(option: Option) -> str:
-    """Return the original package's variable name, or else the path in capitals."""
+    """Return the variable's name: the original package's, or the path in capitals."""
     name: str | None = option.metadata("environment")
     return name or "_".join("PS" if part == "parameter_server" else part.upper() for part in option.path)
 
@@ -43,7 +44,7 @@ def to_document(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _default_text(option: Option) -> str:
-    """Return the default as Cosmos renders it; empty for lists except of numbers."""
+    """Return the default as Cosmos renders it; only lists of numbers are not empty."""
     default = option.default
     if isinstance(default, (tuple, dict)):
         return "".join(f"{item}{RECORD_END}" for item in default)
@@ -60,7 +61,7 @@ def _tag(option: Option) -> str:
 
 
 def _entry_tag(field: fields.Field[Any]) -> str:
-    """Return the tag of one list entry; empty if the field is not a list."""
+    """Return the template of one list entry; empty if the field is not a list."""
     if isinstance(field, RecordList):
         return "".join(f"{{{{{name}}}}}{UNIT_END}" for name in field.schema.fields)
     if isinstance(field, Environment):
@@ -86,7 +87,7 @@ def _entry(field: fields.Field[Any], text: str) -> Any:
 
 
 def _record_of(field: RecordList, parts: list[str]) -> dict[str, str]:
-    """Omit empty optional fields."""
+    """Return field -> text of one record, without empty optional fields."""
     pairs = zip(field.schema.fields.items(), parts, strict=False)
     return {name: part for (name, kind), part in pairs if part or kind.required}
 

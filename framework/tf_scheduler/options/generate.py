@@ -1,6 +1,6 @@
 """Generate config.json (JSON Schema draft 4) and explanations of the options.
 
-config.json omits the rules over several options. Its environments are lists, because DC/OS cannot render an object.
+config.json omits rules over several options. In it, environments are lists, because DC/OS cannot render an object.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _object(schema: Schema) -> Json:
 
 
 def _entry(properties: Json, required: list[str]) -> Json:
-    """Return the type of an object; draft 4 forbids an empty `required` list."""
+    """Return an object's schema; omit an empty `required` list, which draft 4 forbids."""
     needed = {"required": required} if required else {}
     return {"type": "object", "properties": properties, **needed, "additionalProperties": False}
 
@@ -115,7 +115,7 @@ def _title(name: str, field: fields.Field[Any]) -> str:
 
 
 def _whole(pattern: str, non_empty: bool) -> str:
-    """Anchor the pattern, because JSON Schema matches substrings."""
+    """Return the pattern with anchors, because JSON Schema matches substrings."""
     return f"^({pattern})$" if non_empty else f"^({pattern})?$"
 
 

@@ -61,7 +61,7 @@ _YAML = re.compile(r"---|[A-Za-z_]\w*:(?:\s|$)")
 
 
 def _syntax_error(error: json.JSONDecodeError, source: str) -> str:
-    """Return the problem with its place, the line and a caret."""
+    """Return the problem with its position, the line of text, and a caret below it."""
     text, at = error.doc, error.pos
     if not text.strip():
         return f'{source} is empty; expected a JSON object, such as {{"service": {{...}}}}'
@@ -81,7 +81,7 @@ def _syntax_error(error: json.JSONDecodeError, source: str) -> str:
 
 
 def _syntax_problem(error: json.JSONDecodeError) -> str:
-    """Return what is wrong, for habits from other languages in their terms."""
+    """Describe a syntax error; recognize comments, True and '...' of other languages."""
     rest, before = error.doc[error.pos :], error.doc[: error.pos].rstrip()
     if not rest.strip():
         return f"{_missing_end(before)} is missing at the end"
@@ -109,7 +109,7 @@ def _missing_end(text: str) -> str:
 
 
 def _fits(value: Any, depth: int) -> bool:
-    """Return whether the nesting is at most `depth`; Python's own limit varies."""
+    """Whether a value is nested at most `depth` deep; Python's own limit varies."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return depth > 0 and all(_fits(one, depth - 1) for one in inner)
 
@@ -174,7 +174,7 @@ _Level = Schema | RecordList | None
 
 
 def to_problems(messages: Mapping[str, Any], level: _Level, document: object) -> Iterator[Problem]:
-    """Convert marshmallow's messages, nested like the document, to problems."""
+    """Convert marshmallow's nested messages to a flat sequence of problems."""
     for name, content in messages.items():
         field, value = _field(level, name), document.get(name) if isinstance(document, Mapping) else None
         if not isinstance(content, Mapping):
@@ -248,8 +248,8 @@ def resolve(
 ) -> dict[str, Any]:
     """Return the document with all options. Raises OptionsError with all problems.
 
-    `defaults` replace omitted options, also if they are set to their empty default, as in the DC/OS form. `more_rules`
-    depend on the service, such as the existence of a file.
+    `defaults` replace omitted options. An option that is set to its empty default counts as omitted, because the DC/OS
+    form sends all options. `more_rules`: rules for this kind of service, for example that a file exists.
     """
     if {"apiVersion", "kind"} <= document.keys():
         raise OptionsError(f"a {document['kind']} of Kubernetes, not options; use `dcos-tensorflow convert FILE`")
@@ -270,13 +270,13 @@ def resolve(
 
 
 def program_is_named(options: Document) -> Iterator[Problem]:
-    """Rule for options whose service has no check job as its default program."""
+    """Require a program, in services that do not run the check job by default."""
     if not names_program(options):
         yield Problem("service.command", "required, because no option names a program")
 
 
 def data_has_addresses(options: Document) -> Iterator[Problem]:
-    """Rule for options of a cluster, whose agents do not have the files of a laptop."""
+    """Require URLs in `service.data`: a cluster's agents cannot read the user's paths."""
     for file in split_data(options["service"]["data"]):
         if "://" not in file.url:
             what = f"{file.url}: agents need a URL, such as https://files.example.com/{file.url.rpartition('/')[2]}"
@@ -284,7 +284,7 @@ def data_has_addresses(options: Document) -> Iterator[Problem]:
 
 
 def job_url_has_address(options: Document) -> Iterator[Problem]:
-    """Rule for options of a cluster, as for data."""
+    """Require a URL or an absolute path in `service.job_url`, which agents can read."""
     url = options["service"]["job_url"]
     if url and "://" not in url and not url.startswith("/"):
         message = f"{url}: agents need an address, such as https://...; only local runs use a path"
@@ -292,7 +292,7 @@ def job_url_has_address(options: Document) -> Iterator[Problem]:
 
 
 def _fields(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the fields, with defaults for invalid ones, and the problems."""
+    """Return all options, with defaults in place of invalid values, and the problems."""
     schema = Options()
     try:
         return schema.load(document), []
@@ -303,7 +303,7 @@ def _fields(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge objects at every depth; other values of `over`, also lists, win."""
+    """Merge objects at every depth; take any other value, also a list, from `over`."""
     merged = dict(base)
     for name, value in over.items():
         below = merged.get(name)
@@ -342,7 +342,10 @@ def load_lenient(
 
 
 def _drop(document: dict[str, Any], problem: Problem) -> None:
-    """Drop an invalid option, its list or `api`. Raises OptionsError if required."""
+    """Drop an invalid option, or the list or section `api` that contains it.
+
+    Raises OptionsError if the uninstall needs the option.
+    """
     if any(f"{problem.path}.".startswith(f"{name}.") for name in _NEEDED):
         raise OptionsError([problem])
     section: Any = document
@@ -359,7 +362,7 @@ def _drop(document: dict[str, Any], problem: Problem) -> None:
 
 
 def _required_options(document: Document) -> dict[str, Any]:
-    """Return the required options and the access control of the API."""
+    """Return the options that an uninstall needs, and the API's access control."""
     service = document.get("service", {})
     sections = {name: document[name] for name in (*_SECTIONS, "api", "secret_delivery") if name in document}
     return {**sections, "service": {name: service[name] for name in _IDENTITY if name in service}}
@@ -370,7 +373,7 @@ ENVIRONMENT_OPTION = "environment"
 
 
 def as_lists(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert environments to lists and data to text, as Cosmos requires."""
+    """Convert environments to lists, and `service.data` to text, as Cosmos requires."""
     return {name: _as_list(part) if isinstance(part, Mapping) else part for name, part in document.items()}
 
 

@@ -1,4 +1,4 @@
-"""Build the ServiceSpec from resolved options."""
+"""Convert resolved options to a ServiceSpec, plans, volumes and secret settings."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ DATA_SERVICE = "exec python -m tf_executor.data_service"
 
 
 def upstream_side_jobs(options: Document) -> Iterator[model.JobSpec]:
-    """Return jobs whose address other jobs need: the tf.data dispatcher."""
+    """Yield the job that other jobs need the address of: the tf.data dispatcher."""
     section = options["data_service"]
     if section["workers"]:
         needs = Needs(thousandths(section["dispatcher_cpus"]), section["dispatcher_mem"] * UNIT)
@@ -70,7 +70,7 @@ def upstream_side_jobs(options: Document) -> Iterator[model.JobSpec]:
 
 
 def downstream_side_jobs(options: Document) -> Iterator[model.JobSpec]:
-    """Return jobs that need addresses of other jobs, and TensorBoard."""
+    """Yield the tf.data workers, which need the dispatcher's address, and TensorBoard."""
     section = options["data_service"]
     if section["workers"]:
         yield _side_job(
@@ -89,13 +89,13 @@ def ports_of(service: Document) -> int:
 
 
 def image_of(service: Document, own: str, has_gpus: bool) -> str:
-    """Return a job's Docker image; empty for images that cannot run the executor."""
+    """Return a job's Docker image; empty if none is set or it cannot run the executor."""
     image: str = own or (service["gpu_tf_image"] if has_gpus else service["tf_image"])
     return "" if image in ORIGINAL_IMAGES else image
 
 
 def jobs_with_image(document: Document) -> list[str]:
-    """Return the sections whose tasks run in an image, of options that may be invalid."""
+    """Return the sections whose tasks run in an image; the options may be invalid."""
     sections = {name: part if isinstance(part := document.get(name), Mapping) else {} for name in ("service", *JOBS)}
     default = sections["service"].get("tf_image") or sections["service"].get("gpu_tf_image")
     return [name for name in JOBS if (sections[name].get("image") or default or "") not in ("", *ORIGINAL_IMAGES)]
@@ -107,7 +107,7 @@ def _needs(section: Document, ports: int = 0) -> Needs:
 
 
 def _environment(service: Document, own: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the job's environment; Hadoop's configuration is in the sandbox."""
+    """Return a job's environment; Hadoop's fetched configuration is in the sandbox."""
     hadoop = {"HADOOP_CONF_DIR": "."} if service["hdfs"]["config_uri"] else {}
     return {**hadoop, **service["environment"], **own}
 
@@ -156,7 +156,7 @@ def secrets_of(options: Document) -> tuple[secrets.SecretSpec, ...]:
 
 
 def delivery_of(options: Document) -> secrets.SecretDelivery:
-    """Return the delivery of secrets to executors."""
+    """Return the settings for the delivery of secrets to executors."""
     delivery = options["secret_delivery"]
     return secrets.SecretDelivery(
         url=delivery["url"].rstrip("/"),
@@ -169,7 +169,7 @@ def delivery_of(options: Document) -> secrets.SecretDelivery:
 
 
 def access_of(options: Document) -> secrets.SecretAccess:
-    """Return the scheduler's access to the sources of secrets."""
+    """Return the settings for the scheduler's access to sources of secrets."""
     vault, dcos = options["vault"], options["dcos"]
     return secrets.SecretAccess(
         directory=options["secret_delivery"]["directory"],
@@ -310,7 +310,7 @@ def _program(service: Document) -> model.Program | None:
 
 
 def _smallest(elastic: Document) -> int:
-    """Return how many workers of an elastic job suffice for a restart; 0: all."""
+    """Return the minimum number of workers to restart an elastic job; 0: all."""
     return max(1, elastic["min"]) if elastic.get("max") else 0
 
 
@@ -319,7 +319,7 @@ _SETTINGS, _SHARED_SECTIONS = frozenset(item.name for item in fields(RunSettings
 
 
 def _settings(options: Document, section: str) -> RunSettings:
-    """Return the settings of a job; a built-in one has the defaults of job options."""
+    """Return a job's settings for the executor; side jobs have the default settings."""
     own = options[section] if section in JOBS else {"python": ""}
     values = {key: value for name in _SHARED_SECTIONS for key, value in options[name].items()} | own
     is_trained = JOBS.get(section) in (model.JobKind.CHIEF, model.JobKind.WORKER)
@@ -344,7 +344,7 @@ def _liveness(health: Document, section: str) -> Liveness | None:
 
 
 def _stalled_after(options: Document, section: str) -> float:
-    """Return the stall timeout in seconds; 0 without one, or for silent jobs."""
+    """Return the stall timeout in seconds; 0: none, or the job reports no progress."""
     health, job = options["health"], JOBS.get(section)
     is_led = Strategy(options["service"]["strategy"]).traits.chief_coordinates
     silent = job in (None, model.JobKind.PS) or (is_led and job is model.JobKind.WORKER)
@@ -353,7 +353,7 @@ def _stalled_after(options: Document, section: str) -> float:
 
 
 def _agents_fetch(url: str) -> bool:
-    """Return whether every agent's fetcher supports the URL without a Hadoop client."""
+    """Whether all agents can fetch the URL without a Hadoop client."""
     scheme, mark, _ = url.partition("://")
     return not mark or scheme in _FETCHER
 
@@ -387,7 +387,7 @@ def _placement(placement: Document, region: str) -> PlacementSpec:
 
 
 def _own_restart(restart: Document, job: Document) -> model.RestartPolicy | None:
-    """Return the job's own policy; None if the policy of the service applies."""
+    """Return the restart policy of a job; None if it equals the service's policy."""
     service = _restart(restart)
     own = replace(
         service,

@@ -68,7 +68,7 @@ class OptionChange:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The effects of an update; a refused update has none."""
+    """The effects of an update; a refused update restarts, adds and removes no tasks."""
 
     changed: tuple[OptionChange, ...]
     refused: tuple[Problem, ...] = ()
@@ -80,7 +80,7 @@ class Difference:
 
 
 def difference(old: Document, new: Document, state: SchedulerState | None = None) -> Difference:
-    """Compare two resolved documents. Without `state`, all tasks run with `old`."""
+    """Compare two resolved documents; `state` None: all tasks run with `old`."""
     changed = tuple(changed_options(old, new))
     if refused := tuple(find_refusals(old, new)):
         return Difference(changed, refused)
@@ -107,7 +107,7 @@ def difference(old: Document, new: Document, state: SchedulerState | None = None
 
 
 def _restart_reasons(old: ServiceSpec, new: ServiceSpec) -> dict[TaskName, str]:
-    """Return restarted tasks of both specs with their first reason, in `new` order."""
+    """Return the tasks of both specs that restart, each with its first reason."""
     before = {task.name: task.job for task in old.tasks()}
     remaining = {task.name: task.job for task in new.tasks() if task.name in before}
     reasons: dict[TaskName, str] = {}
@@ -126,9 +126,10 @@ def _restart_reasons(old: ServiceSpec, new: ServiceSpec) -> dict[TaskName, str]:
 
 
 def _reasons_by_state(state: SchedulerState, spec: ServiceSpec, reasons: Mapping[TaskName, str]) -> dict[TaskName, str]:
-    """Return running tasks that the update plan restarts, with their first reason.
+    """Return the running tasks that the update plan restarts, with their first reason.
 
-    In the order of the spec. Each task is compared with its own launch: an earlier update may have missed some tasks.
+    Tasks are in the order of the spec. Each task's last launch is compared with the new options, because an earlier
+    update may not have reached all tasks.
     """
     open_tasks = view_of(replace(state, spec=spec, stored=replace(state.stored, full_spec=None))).open_tasks
     names = [task.name for task in spec.tasks() if task.name in open_tasks and _runs(state, task.name)]
@@ -139,13 +140,13 @@ def _reasons_by_state(state: SchedulerState, spec: ServiceSpec, reasons: Mapping
 
 
 def _waits(state: SchedulerState, spec: ServiceSpec) -> bool:
-    """Return whether running tasks keep their number until their next checkpoint."""
+    """Whether the number of running tasks changes only at their next checkpoint."""
     updated = replace(state, spec=spec, stored=replace(state.stored, full_spec=None))
     return keep_size(updated, 0.0).state.stored.resized.until is not None
 
 
 def _steps(state: SchedulerState | None, name: TaskName) -> tuple[int | None, int | None]:
-    """Return the last step of a running task, and that at its last checkpoint."""
+    """Return a running task's step now, and at its last checkpoint; None: unknown."""
     report = None if state is None else state.process.progress.get(state.stored.tasks[name].id)
     return (None, None) if report is None else (report.step, report.saved_step)
 
@@ -207,7 +208,7 @@ _FIXED = {
 
 
 def find_refusals(old: Document, new: Document) -> Iterator[Problem]:
-    """Return the refused changes between two resolved options documents."""
+    """Yield the changes between two resolved documents that an update must not make."""
     before, after = to_spec(old), to_spec(new)
     # State, role and addresses of a running service depend on its name.
     if before.name != after.name:
@@ -227,7 +228,7 @@ def find_refusals(old: Document, new: Document) -> Iterator[Problem]:
 
 
 def _without_parameters(address: str) -> str:
-    """Remove connection parameters of ZooKeeper, such as `session_timeout`."""
+    """Remove the connection parameters from a ZooKeeper address: they may change."""
     return address.partition("?")[0] if address.startswith(("zk://", "zks://")) else address
 
 

@@ -48,7 +48,7 @@ def find_local_warnings(document: Document, options: Document) -> list[Problem]:
 
 
 def ineffective_options(options: Document) -> Iterator[Problem]:
-    """Return the options that have no effect but are set, with the reason."""
+    """Return each option that is set but has no effect, with the reason."""
     for option in OPTIONS:
         reason = option.metadata("obsolete")
         if reason and option.value(options) != option.default:
@@ -85,7 +85,10 @@ def data_is_list(document: Document, _: Document) -> Iterator[Problem]:
 
 
 def default_image_means_none(document: Document, options: Document) -> Iterator[Problem]:
-    """A set interpreter shows that the user knows; the check job needs no TensorFlow."""
+    """Warn that an original default image means no image: agents need the packages.
+
+    No warning if `python` is set, because the user then knows, or for the check job, which does not need TensorFlow.
+    """
     service = options["service"]
     for option, has_gpus in (("tf_image", False), ("gpu_tf_image", True)):
         sections = [
@@ -139,7 +142,7 @@ def tensorboard_has_no_folder(_: Document, options: Document) -> Iterator[Proble
 
 
 def checkpoint_dir_is_not_shared(_: Document, options: Document) -> Iterator[Problem]:
-    """A task relaunched on another agent needs its checkpoint there."""
+    """Warn if a task that is relaunched on another agent may not find its checkpoint."""
     service = options["service"]
     folder = service["checkpoint_dir"] or service["shared_filesystem"]
     tasks = sum(options[section]["count"] for section in JOBS)
@@ -155,7 +158,7 @@ def checkpoint_dir_is_not_shared(_: Document, options: Document) -> Iterator[Pro
 
 
 def storage_mode_applies(_: Document, options: Document) -> Iterator[Problem]:
-    """Return which storage mode applies and why, as far as the options tell."""
+    """Explain which storage mode applies and why, as far as the options determine it."""
     service, mode = options["service"], StorageMode(options["storage"]["mode"])
     name = next((name for name in ("checkpoint_dir", "shared_filesystem") if service[name]), "")
     scheme, separator, _rest = service.get(name, "").partition("://")
@@ -194,7 +197,7 @@ def idle_agents_are_not_used(_: Document, options: Document) -> Iterator[Problem
 
 
 def torchrun_trains_separate_models(_: Document, options: Document) -> Iterator[Problem]:
-    """`torchrun` finds its peers by variables of pytorch_ddp, or starts without any."""
+    """Warn if each task's `torchrun` trains alone: peers need strategy pytorch_ddp."""
     service = options["service"]
     commands = {f"{name}.command": options[name]["command"] for name in ("service", *JOBS)}
     if sum(options[section]["count"] for section in ("chief", "worker", "gpu_worker")) < 2:
@@ -226,7 +229,7 @@ def agents_without_executor_login(_: Document, options: Document) -> Iterator[Pr
 
 
 def secrets_have_default_user(_: Document, options: Document) -> Iterator[Problem]:
-    """Without an image, only the user separates the tasks of an agent."""
+    """Warn of secrets with the default user, which tasks of other services also have."""
     service = options["service"]
     default = next(option.default for option in OPTIONS if str(option) == "service.user")
     sections = [
@@ -245,7 +248,7 @@ def secrets_have_default_user(_: Document, options: Document) -> Iterator[Proble
 
 
 def security_is_weakened(options: Document) -> Iterator[Problem]:
-    """Return the options that weaken the default security; health lists them, too."""
+    """Yield the options that weaken the default security; health lists them, too."""
     if options["api"]["authentication"] == "none":
         user = options["service"]["user"]
         message = f"none: every client that can connect to the API may run any program as user {user}, with all secrets"

@@ -23,7 +23,7 @@ def some_job_has_tasks(options: Document) -> Iterator[Problem]:
 
 
 def every_job_has_command(options: Document) -> Iterator[Problem]:
-    """Accept options without any program: the package has a default, its check job."""
+    """Require a command for each job; without any program, the check job runs instead."""
     service = options["service"]
     if service["command"].strip() or service["job_name"] or not names_program(options):
         return
@@ -49,7 +49,7 @@ def parameter_servers_fit_strategy(options: Document) -> Iterator[Problem]:
 
 
 def success_policy_fits_strategy(options: Document) -> Iterator[Problem]:
-    """Workers that are led by a chief run until they are stopped."""
+    """Reject policies that wait for workers which the chief leads: these never finish."""
     strategy, success = _strategy(options), options["finish"]["success"]
     allowed = (SuccessPolicy.DEFAULT.value, SuccessPolicy.CHIEF.value)
     if strategy.traits.chief_coordinates and success not in allowed:
@@ -71,7 +71,7 @@ def liveness_has_target(options: Document) -> Iterator[Problem]:
 
 
 def ports_are_useful(options: Document) -> Iterator[Problem]:
-    """A placeholder without a port would stay in the command."""
+    """Require a port for each placeholder `{port_1}`, which would stay in the command."""
     service = options["service"]
     for section in (name for name in JOBS if options[name]["count"]):
         job = options[section]
@@ -217,7 +217,7 @@ def every_job_is_in_a_plan(options: Document) -> Iterator[Problem]:
 
 
 def update_covers_deployed_jobs(options: Document) -> Iterator[Problem]:
-    """Without a phase, an update would never launch changed tasks."""
+    """Require an update phase for each deployed job; otherwise no update reaches it."""
     phases = [phase for _, phase in _phases(options)]
     updated = {phase["job"] for phase in phases if phase["plan"] == UPDATE}
     deployed = {phase["job"] for phase in phases if phase["plan"] == DEPLOY} or set(JOBS)
@@ -228,7 +228,7 @@ def update_covers_deployed_jobs(options: Document) -> Iterator[Problem]:
 
 
 def address_dependents_start_in_parallel(options: Document) -> Iterator[Problem]:
-    """Serial launches would deadlock: each task waits until all tasks have an address."""
+    """Require parallel launches if each task waits until all tasks have an address."""
     strategy = Strategy(options["service"]["strategy"])
     dependents = [name for name, kind in JOBS.items() if kind in ADDRESS_DEPENDENTS[strategy]]
     if strategy.traits.chief_coordinates or not dependents:
@@ -245,7 +245,7 @@ def address_dependents_start_in_parallel(options: Document) -> Iterator[Problem]
 
 
 def chief_phase_is_last(options: Document) -> Iterator[Problem]:
-    """A chief that coordinates needs all addresses, so its phase must be last."""
+    """Require the last phase for a coordinating chief, which needs all addresses."""
     if not Strategy(options["service"]["strategy"]).traits.chief_coordinates:
         return
     for name in (DEPLOY, UPDATE):

@@ -33,7 +33,7 @@ def service_name_is_marathon_id(options: Document) -> Iterator[Problem]:
 
 
 def service_name_fits_host_name(options: Document) -> Iterator[Problem]:
-    """Limit the name's length: DC/OS uses the name, without slashes, as a DNS label."""
+    """Limit the name's length, because DC/OS makes a DNS label of it, without slashes."""
     name = options["service"]["name"].replace("/", "")
     if len(name) > 63:
         yield Problem("service.name", f"must have at most 63 characters, not counting '/', but has {len(name)}")
@@ -48,7 +48,7 @@ def role_is_valid(options: Document) -> Iterator[Problem]:
 
 
 def principal_is_service_account(options: Document) -> Iterator[Problem]:
-    """Mesos refuses a principal that differs from the login."""
+    """Reject a principal other than the service account: Mesos would refuse it."""
     principal, account = options["service"]["principal"], options["service"]["service_account"]
     if principal and account and principal != account:
         yield Problem("service.principal", f"must be service.service_account ({account}) or empty, not {principal}")
@@ -66,7 +66,7 @@ def job_name_needs_job_url(options: Document) -> Iterator[Problem]:
 
 
 def data_has_fetchable_urls(options: Document) -> Iterator[Problem]:
-    """Agents cache only files that they fetch themselves; paths are for local runs."""
+    """Require URLs that agents can fetch and cache; accept paths, for local runs."""
     for url, link in ((file.url, file.link) for file in split_data(options["service"]["data"])):
         if "://" in url and urlsplit(url).scheme not in ("http", "https", "ftp", "ftps", "file"):
             allowed = "must be URLs with the scheme http, https, ftp, ftps or file"
@@ -90,7 +90,7 @@ def _name(file: DataFile) -> str:
 
 
 def files_have_different_names(options: Document) -> Iterator[Problem]:
-    """All are written to the sandbox; the same file twice does no harm."""
+    """Reject different files of the same name, which would overwrite each other."""
     service, seen = options["service"], dict[str, DataFile]()
     job = (DataFile(service["job_url"], service["job_sha256"].lower()),) if service["job_url"] else ()
     rule = "names of the files of service.job_url and service.data must differ"
@@ -112,7 +112,10 @@ def job_digest_needs_job_url(options: Document) -> Iterator[Problem]:
 
 
 def digests_need_extraction_by_executor(options: Document) -> Iterator[Problem]:
-    """Mesos extracts an archive before any check, and into the working directory."""
+    """Reject digests and subfolders for archives that Mesos extracts.
+
+    Mesos extracts an archive before any check, and always into the working directory.
+    """
     service, files = options["service"], split_data(options["service"]["data"])
     if options["executor"]["extract"] != "mesos":
         return
@@ -139,7 +142,7 @@ _WITHOUT_QUERY = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hdfs", "view
 
 
 def checkpoint_url_names_its_storage(options: Document) -> Iterator[Problem]:
-    """Without a bucket the first folder would be taken for one."""
+    """Reject URLs of checkpoints that name no writable storage, bucket or folder."""
     for name in ("checkpoint_dir", "shared_filesystem"):
         url = options["service"][name]
         scheme, separator, rest = url.partition("://")
@@ -162,7 +165,7 @@ def checkpoint_url_names_its_storage(options: Document) -> Iterator[Problem]:
 
 
 def job_context_is_json_object(options: Document) -> Iterator[Problem]:
-    """An empty text means {}, as in the original package."""
+    """Require a JSON object; an empty text means {}, as in the original package."""
     text = options["service"]["job_context"]
     try:
         context = json.loads(text or "{}")
@@ -292,7 +295,7 @@ def secret_sources_are_valid(options: Document) -> Iterator[Problem]:
 
 
 def secret_files_are_unused(options: Document) -> Iterator[Problem]:
-    """Reject names of the sandbox and of the job's files, which would be overwritten."""
+    """Reject names of the sandbox and of the job's files: secrets would replace these."""
     service = options["service"]
     files = [(service["job_url"], ""), *((file.url, file.path) for file in split_data(service["data"]))]
     job_files = {path or urlsplit(url).path.rstrip("/").rpartition("/")[2] for url, path in files} - {""}
@@ -306,7 +309,7 @@ def secret_files_are_unused(options: Document) -> Iterator[Problem]:
 
 
 def _collides(file: str, others: Collection[str]) -> bool:
-    """Return whether a path is that, a folder of, or below the path of another file."""
+    """Whether a path equals, contains, or is below the path of one of `others`."""
     return any(f"{file}/".startswith(f"{other}/") or other.startswith(f"{file}/") for other in others)
 
 
@@ -338,7 +341,7 @@ def secret_urls_are_http(options: Document) -> Iterator[Problem]:
 
 
 def scheduler_secrets_are_local(options: Document) -> Iterator[Problem]:
-    """Reject credentials in the options: the scheduler reads a variable or file."""
+    """Reject credentials in options, which must name a variable or file instead."""
     for section, name in ((section, name) for section, names in _SECRET_OPTIONS.items() for name in names):
         text = options[section][name]
         if text and _scheme(text) not in ("env", "file"):
@@ -383,7 +386,7 @@ def volume_paths_are_valid(options: Document) -> Iterator[Problem]:
 
 
 def linked_volumes_are_valid(options: Document) -> Iterator[Problem]:
-    """The executor, which may not be root, can link only below the working directory."""
+    """Require paths at which an executor without root rights can create links."""
     links = options["volumes"] if options["executor"]["volumes"] == LINK else []
     for index, record in enumerate(links):
         path, host = record["container_path"], record["host_path"]

@@ -1,7 +1,7 @@
 """Root of the options schema, and functions to list and mask options.
 
-All options of the DC/OS package beta-tensorflow 0.2.0-1.5.0 keep their name, type and default, so that its users'
-files work unchanged.
+All options of the DC/OS package beta-tensorflow 0.2.0-1.5.0 keep their name, type and default, so that options files
+for that package work unchanged.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Option:
         return value
 
     def metadata(self, name: str) -> Any:
-        """Return an entry of the metadata, or None."""
+        """Return the metadata entry of this name, or None."""
         return self.field.metadata.get(name)
 
     def value(self, document: Mapping[str, Any]) -> Any:
@@ -158,14 +158,14 @@ _DEFAULTS = {str(option): option.default for option in OPTIONS}
 
 
 def is_default(path: str, value: Any) -> bool:
-    """Return whether the value is the default of the option at `path`."""
+    """Whether the value is the default of the option at `path`."""
     default = _DEFAULTS.get(path)
     # In Python, True is 1.
     return value is not None and isinstance(value, bool) is isinstance(default, bool) and bool(value == default)
 
 
 def is_set(path: str, value: Any) -> bool:
-    """Return whether the value differs from an empty default, which means omitted."""
+    """Whether an option counts as set; an empty value that is the default does not."""
     return bool(value) or not is_default(path, value)
 
 

@@ -1,4 +1,4 @@
-"""Strict option fields with metadata, and errors that name the allowed values.
+"""Field types for options: strict checks, metadata, errors that name valid values.
 
 marshmallow's own fields coerce ("2" becomes 2, true becomes 1), which hides mistakes in an options file.
 """
@@ -39,7 +39,7 @@ ALIASES = {alias: strategy.value for strategy in Strategy for alias in strategy.
 
 
 def _similar(value: str, choices: Sequence[str]) -> str:
-    """Return a suggestion for a value such as `MultiWorkerMirroredStrategy`."""
+    """Suggest the choice that resembles a value such as `MultiWorkerMirroredStrategy`."""
     if (alias := ALIASES.get(value.lower(), "")) in choices:
         return f'; did you mean "{alias}"?'
     words = re.sub(r"(?<=[a-z])(?=[A-Z])|[\s-]", "_", value.rpartition(".")[2].removesuffix("Strategy")).lower()
@@ -76,9 +76,9 @@ class OptionField(fields.Field[_T]):
 
     Args:
         default: Value of an omitted option; None for an option without a default.
-        required: In a list of objects: the field has no default.
-        title: Label in the DC/OS form, without the unit; empty: the words of the name.
-        variable: Name of the scheduler's variable, if not the path in capitals.
+        required: Whether each object of a list must have the field; for fields of such objects only.
+        title: Label in the DC/OS form, without the unit; empty: the words of the option's name.
+        variable: Name of the scheduler's environment variable; empty: the path in capitals.
         media: Hint for the DC/OS form.
         form_required: Required by the original package, although the option has a default.
         secret: Mask the value in all output.
@@ -121,9 +121,10 @@ class OptionField(fields.Field[_T]):
 
 
 class String(OptionField[str]):
-    """Text: one of `choices`, or a match of `pattern`, described by `expected`.
+    """Text: one of `choices`, or a text that matches `pattern`.
 
-    `parse` raises ValueError for an invalid value; each of its arguments is a message. The value stays text.
+    `expected` describes the pattern. `parse` raises ValueError for an invalid value; each argument of this error is a
+    message. The value stays text.
     """
 
     def __init__(
@@ -162,7 +163,7 @@ class String(OptionField[str]):
 
 
 def choice(description: str, default: Enum, **options: Any) -> String:
-    """Return a field with one of the default's enumeration."""
+    """Return a field whose choices are the values of the default's enumeration."""
     return String(description, default.value, choices=[item.value for item in type(default)], **options)
 
 
@@ -234,14 +235,14 @@ class Memory(Integer):
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
-    """Return whether the value is a number; True is an int in Python."""
+    """Whether the value is a number, but not True, which is an int in Python."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 class Environment(OptionField[Mapping[str, str]]):
-    """Variables: a list of {"name", "value"}; an object of name -> text is read, too.
+    """Environment variables: a list of {"name", "value"}, or an object name -> text.
 
-    The object is shorter, but Cosmos cannot render it.
+    The object is shorter, but Cosmos can render only the list.
     """
 
     def __init__(self, description: str, **options: Any) -> None:
@@ -303,8 +304,8 @@ class IntegerList(OptionField[tuple[int, ...]]):
 class RecordList(OptionField[tuple[Mapping[str, Any], ...]]):
     """A list of objects of one schema; fields are texts, except in `service.data`.
 
-    The mustache template of DC/OS can iterate over lists, but cannot render an object. Control characters separate the
-    parts, so that no part may contain one.
+    The mustache template of DC/OS can iterate over lists, but cannot render an object. It separates the fields with
+    control characters, so a field may not contain a control character.
     """
 
     def __init__(self, schema: type[Schema], description: str, **options: Any) -> None:
@@ -324,7 +325,7 @@ class RecordList(OptionField[tuple[Mapping[str, Any], ...]]):
         return record
 
     def _loaded(self, value: dict[str, Any]) -> Mapping[str, Any]:
-        """Load an entry; an error carries the entry with defaults for invalid fields."""
+        """Load an entry. An error has the entry, with defaults for its invalid fields."""
         try:
             record: Mapping[str, Any] = self.schema.load(value)
         except ValidationError as error:
@@ -336,7 +337,7 @@ class RecordList(OptionField[tuple[Mapping[str, Any], ...]]):
 
 
 def _each(value: object, expected: str, read: Callable[[object], Any]) -> list[Any]:
-    """Read all entries and report all invalid ones by index."""
+    """Read all entries of a list. Raises ValidationError with each invalid index."""
     if not isinstance(value, list):
         raise mismatch(expected, value)
     entries, complete, wrong = [], True, {}
@@ -360,7 +361,7 @@ class Section(Schema):
 
 
 def section(schema: type[Section], description: str, title: str = "") -> fields.Nested:
-    """Return a field for a nested section; without it, its options have defaults."""
+    """Return a field for a nested section; an omitted section has all defaults."""
     metadata = {"description": description, "title": title}
     return fields.Nested(schema, load_default=lambda: schema().load({}), metadata=metadata)
 

@@ -34,7 +34,7 @@ _COLLECTIVE = named(lambda traits: traits.is_collective, "and")
 
 
 class JobPolicySection(Section):
-    """Restart policy of a job; defaults come from `restart` and `recovery`."""
+    """Restart policy of a job; `restart` and `recovery` replace omitted values."""
 
     restart_policy = choice(
         "When to relaunch a failed task. on_failure: up to max_failures times. always: without a limit. never: a "
@@ -68,7 +68,7 @@ JOBS: Mapping[str, JobKind] = {
 
 
 def default_strategy(options: Mapping[str, Any]) -> tuple[Strategy, str]:
-    """Return the strategy of options without one, and the reason."""
+    """Return the strategy for options that name none, and the reason."""
     # The original package had no commands. The check job, without a program, checks parameter servers, too.
     if options["service"]["job_name"] or not names_program(options):
         return Strategy.BETWEEN_GRAPH, "service.job_name is set"
@@ -80,7 +80,7 @@ def default_strategy(options: Mapping[str, Any]) -> tuple[Strategy, str]:
 
 
 def add_strategy(options: Mapping[str, Any]) -> None:
-    """Set the omitted strategy and counts of options, in place."""
+    """Set an omitted strategy and omitted counts in resolved options, in place."""
     if options["service"]["strategy"] is None:
         options["service"]["strategy"] = default_strategy(options)[0].value
     counts = Strategy(options["service"]["strategy"]).traits.omitted_counts
@@ -90,9 +90,9 @@ def add_strategy(options: Mapping[str, Any]) -> None:
 
 
 def _omitted(section: str) -> str:
-    """Return what an omitted `count` means.
+    """Describe the number of tasks that an omitted `count` means.
 
-    config.json has no default: Cosmos would add it to the options, where it would look like the number of a user.
+    config.json has no default for `count`. Cosmos would add the default to the options, as if a user had chosen it.
     """
     counts = {strategy.value: strategy.traits.omitted_counts.get(section, 0) for strategy in Strategy}
     numbers = [f"{count} with strategy {name}" for name, count in counts.items() if count]
@@ -104,7 +104,7 @@ _PROGRAM = ("command", "job_url", "job_name")
 
 
 def names_program(document: Mapping[str, Any]) -> bool:
-    """Return whether any section names a program; the document may be invalid."""
+    """Whether any section names a program; the document may be invalid."""
     sections = [section for section in document.values() if isinstance(section, Mapping)]
     return any(section.get(name) for section in sections for name in _PROGRAM)
 
@@ -190,11 +190,11 @@ class JobOptions(Section):
 
 
 class JobSection(JobPolicySection, JobOptions):
-    """Options of every training job: policies last, see ServiceSection."""
+    """Options of every training job; marshmallow lists the policies last."""
 
 
 class VolumeSection(JobSection):
-    """A job with a persistent volume in the original package."""
+    """Options of a job that has a persistent volume in the original package."""
 
     disk_type = String(
         "Disk type of the original package's persistent volumes.",
@@ -285,7 +285,7 @@ class WorkerSection(VolumeSection):
 
 
 class GpuWorkerSection(VolumeSection):
-    """Further `worker` tasks, with GPUs; their indexes follow those of `worker`."""
+    """More worker tasks, with GPUs; their indexes start after those of `worker`."""
 
     count = Integer("Number of workers with GPUs.", 0, maximum=100_000, update=OnUpdate.SCALE, form_required=True)
     gpus = Integer("Whole GPUs of each task.", 1, minimum=1, maximum=1024, update=OnUpdate.RESTART, form_required=True)

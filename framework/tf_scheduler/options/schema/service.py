@@ -46,7 +46,7 @@ class DataRecord(Section):
 class DataFiles(String):
     """Comma-separated URLs, or a list of `DataRecord`, which becomes JSON text.
 
-    Text with the list as JSON is the form for DC/OS, whose schema has one type per option.
+    On DC/OS the list is written as JSON text, because an option of config.json has only one type.
     """
 
     records = RecordList(DataRecord, "")

@@ -1,4 +1,6 @@
-"""Parse texts of options: Marathon constraints in three forms, lists of names.
+"""Parse option values that are text: constraints, name lists, patterns, storage.
+
+Placement constraints are Marathon's, in three forms:
 
     [["rack", "MAX_PER", "2"], ["hostname", "UNIQUE"]]     a JSON list of rows
     ["rack", "MAX_PER", "2"]                               one row
@@ -70,7 +72,7 @@ def parse_line_pattern(text: str) -> None:
 
 
 def _atoms(text: str) -> list[_Atom]:
-    """Return the atoms of a regular expression. Raises ValueError if it is slow."""
+    """Split a regular expression into atoms. Raises ValueError if it may be slow."""
     atoms: list[_Atom] = []
     # Required atoms of the last alternative, and the number of alternatives before it, of each open group.
     required: list[list[_Atom]] = [[]]
@@ -110,7 +112,7 @@ def _atoms(text: str) -> list[_Atom]:
 
 
 def _atom(text: str, repeat: str, pattern: str, after: int) -> _Atom:
-    """`pattern`: the whole expression; `after`: index of the next atom."""
+    """Return an atom. `pattern`: the whole expression; `after`: the next atom's index."""
     one = re.compile(text, re.IGNORECASE | re.DOTALL)
     characters = frozenset(character for character in _CHARACTERS + pattern if one.fullmatch(character))
     least, comma, most = repeat.strip("{}").partition(",")
@@ -120,7 +122,7 @@ def _atom(text: str, repeat: str, pattern: str, after: int) -> _Atom:
 
 
 def _overlapping(atoms: Sequence[_Atom], number: int) -> str:
-    """Return an atom because of which the repetition may end at several places."""
+    """Return a following atom that shares characters with the repeated one, or empty."""
     following: int | None = number + 1
     while following is not None and following < len(atoms):
         if atoms[following].characters & atoms[number].characters:
@@ -130,7 +132,7 @@ def _overlapping(atoms: Sequence[_Atom], number: int) -> str:
 
 
 class ConstraintError(ValueError):
-    """Invalid constraints; `args` has one message per error."""
+    """Invalid placement constraints; `args` has one message per error."""
 
 
 #: Names of credentials in the file systems of fsspec.
@@ -168,7 +170,7 @@ def _credentials(value: Any, path: str = "") -> Iterator[str]:
 
 
 def parse_constraints(text: str) -> tuple[Constraint, ...]:
-    """Parse all constraints; empty text has none. Raises ConstraintError."""
+    """Parse all placement constraints; empty text means none. Raises ConstraintError."""
     if not text.strip():
         return ()
     rows = _rows(text)
