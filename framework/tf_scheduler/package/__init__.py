@@ -1,1 +1,1 @@
-"""The DC/OS package: sources, rendering, checks and the Universe repository."""
+"""Build the DC/OS package: read its sources, check, render and publish them."""

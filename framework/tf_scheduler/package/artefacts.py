@@ -1,4 +1,4 @@
-"""Build the package's files, from the scheduler to the bill of materials.
+"""Build the files that the DC/OS package downloads, and a bill of materials.
 
 Each artefact is one file. Builds are reproducible: the same sources and the same versions of the libraries give the
 same bytes, whichever Python builds.
@@ -97,7 +97,7 @@ def build_artefacts(folder: Path, sources_folder: Path) -> list[Artefact]:
 
 
 def sha256(content: bytes) -> str:
-    """The digest in hex, as `sha256sum` prints it."""
+    """Return the digest in hex, as `sha256sum` prints it."""
     return hashlib.sha256(content).hexdigest()
 
 
@@ -121,9 +121,9 @@ def can_read_vault() -> bool:
 
 
 def _minimum_python(names: set[str]) -> tuple[int, int]:
-    """Return the oldest Python that has all that these distributions require.
+    """Return the oldest Python on which all these distributions run.
 
-    Below it, one of them does not run, or requires a distribution that is not installed here.
+    On an older Python, a distribution does not run, or requires another distribution that is not installed here.
     """
     lines = [line for name in names for line in importlib.metadata.requires(name) or ()]
     absent = [line for line in lines if _name(line) not in {*names, *_EXTENSIONS}]
@@ -146,7 +146,8 @@ def _scheduler_files(names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
 def _top_level(name: str) -> list[str]:
     """Return the packages and modules of a distribution that are not compiled.
 
-    Its list of files says no more: after an installation by pip before 23.1 without wheel, it is that of the sources.
+    The distribution's list of files does not suffice. After an installation by pip before 23.1 without `wheel`, the
+    list contains the files of the source archive.
     """
     about = importlib.metadata.distribution(name)
     listed = (about.read_text("top_level.txt") or "").split()
@@ -168,20 +169,20 @@ def _closure(names: tuple[str, ...]) -> set[str]:
 
 
 def _name(requirement: str) -> str:
-    """The distribution of a requirement line, in normalized form."""
+    """Return the normalized name of the distribution in a requirement line."""
     name = re.match(r"[\w.-]+", requirement)
     return re.sub(r"[-_.]+", "-", name[0]).lower() if name else ""
 
 
 def command_bytes() -> bytes:
-    """The sub-command `dcos tensorflow` with click and the contract of the executor."""
+    """Build the sub-command `dcos tensorflow`, with click and tf_executor.contract."""
     packages = ("dcos_command", "tf_executor.contract", "click")
     files = {name: content for package in packages for name, content in package_files(package, COMMAND)}
     return pack({"__main__.py": _COMMAND_MAIN, "tf_executor/__init__.py": b"", **files, **licences("click")})
 
 
 def examples_bytes(folder: Path) -> bytes:
-    """The example jobs, each in its folder."""
+    """Build the archive of the example jobs, each in its folder."""
     files: Mapping[str, bytes] = {
         path.relative_to(folder.parent).as_posix(): path.read_bytes() for path in sorted(folder.glob("*/*.*"))
     }

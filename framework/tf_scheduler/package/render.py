@@ -39,7 +39,8 @@ def render_app(
 ) -> dict[str, Json]:
     """Render the Marathon app of a package whose addresses and digests are filled in.
 
-    `source`: URI of its repository. Raises OptionsError for invalid options, PackageError for a template of no app.
+    `source`: URI of the package's repository. Raises OptionsError for invalid options, and PackageError if the template
+    does not render to a JSON object.
     """
     resolved = merge(defaults(sources.config), options)
     if problems := mismatches(resolved, sources.config):
@@ -55,7 +56,7 @@ def render_app(
 
 
 def defaults(schema: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the defaults of a schema's properties; an object's own default wins."""
+    """Return the defaults of a schema's properties; prefer an object's own default."""
     values = {}
     for name, option in (schema.get("properties") or {}).items():
         if "default" in option:
@@ -72,7 +73,7 @@ def mismatches(document: Mapping[str, Json], schema: Mapping[str, Json]) -> list
 
 
 def schema_errors(document: Mapping[str, Json], schema: Mapping[str, Json]) -> Iterator[ValidationError]:
-    """Validate by JSON Schema, draft 4. 1.0 is an integer, as it is for Cosmos."""
+    """Validate by JSON Schema, draft 4, but accept 1.0 as an integer, as Cosmos does."""
     from jsonschema import Draft4Validator, Draft6Validator  # slow to import, and most commands never validate
     from jsonschema.validators import extend
 
@@ -83,7 +84,7 @@ def schema_errors(document: Mapping[str, Json], schema: Mapping[str, Json]) -> I
 def package_labels(package: Mapping[str, Json], options: Mapping[str, Json], source: str) -> dict[str, str]:
     """Return the labels by which Cosmos recognizes an app's package and options.
 
-    `package`: its object in a repository document.
+    `package`: the package's object in a repository document.
     """
     definition = gzip.compress(_without_nulls(package).encode(), mtime=0)
     metadata = {"Content-Type": _DEFINITION_TYPE, "Content-Encoding": "gzip"}
@@ -102,7 +103,7 @@ def _encoded(value: Json) -> str:
 
 
 def _without_nulls(value: Json) -> str:
-    """Compact JSON without null members, like Cosmos' printer."""
+    """Return compact JSON without null members, as Cosmos prints it."""
     return json.dumps(_dropped(value), separators=(",", ":"), ensure_ascii=False)
 
 

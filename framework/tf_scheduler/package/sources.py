@@ -1,4 +1,4 @@
-"""Read the four files of package/, and write repository documents."""
+"""Read the four files of package/; make their entry in a repository document."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILES = (PACKAGE, CONFIG, RESOURCE, TEMPLATE)
 
 
 def package_folder(installed: Path, checkout: Path) -> Path:
-    """The folder of the package's sources; a wheel installs it in `installed`."""
+    """Return the folder of the package's sources; a wheel has it below `installed`."""
     carried = installed / "dcos_sources" / "package"
     return carried if carried.is_dir() else checkout / "package"
 
@@ -29,7 +29,7 @@ PACKAGE_FOLDER = package_folder(*Path(__file__).resolve().parents[2:4])
 
 @dataclass(frozen=True, slots=True)
 class PackageSources:
-    """Contents of the files, and their problems; invalid JSON is an empty object."""
+    """Content and problems of the four files; an invalid JSON file is an empty object."""
 
     package: dict[str, Any]
     config: dict[str, Any]
@@ -39,7 +39,7 @@ class PackageSources:
 
 
 def read_sources(folder: Path = PACKAGE_FOLDER) -> PackageSources:
-    """Read the files; a missing or broken file is one of the problems."""
+    """Read the files; report a missing or broken file as one of the problems."""
     problems: list[Problem] = []
     texts = {name: _text(folder / name, problems) for name in FILES}
     package, config, resource = (_document(name, texts[name], problems) for name in (PACKAGE, CONFIG, RESOURCE))
@@ -108,7 +108,7 @@ _BLOCK = re.compile(rf"(?m)^(?P<indent>[ ]*){re.escape(BEGIN)}\n.*?^[ ]*{re.esca
 
 
 def with_options_block(template: str) -> str:
-    """Replace the options block of the template. Raises PackageError without a block."""
+    """Return the template with a new options block. Raises PackageError without one."""
     match = _BLOCK.search(template)
     if match is None:
         raise PackageError(f"missing lines {BEGIN} and {END}")

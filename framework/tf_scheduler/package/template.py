@@ -1,8 +1,8 @@
-"""Render marathon.json.mustache where no Cosmos does it.
+"""Parse and render marathon.json.mustache as Cosmos does.
 
-The template uses variables, sections, inverted sections and comments of mustache. Texts are written as inside a JSON
-string, whole numbers without a fraction. A section is omitted for null, false, "" and [], repeated for each item of a
-list, and rendered once for all else, 0 included.
+The template uses variables, sections, inverted sections and comments of mustache. Texts are escaped as inside a JSON
+string; whole numbers have no fraction. A section is omitted for null, false, "" and []. For a list, a section is
+repeated for each item. For any other value, also 0, it is rendered once.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ Node = str | TemplateVariable | TemplateSection
 
 
 def parse(template: str) -> tuple[Node, ...]:
-    """Parse a template. Raises PackageError for other tags, and unpaired ones."""
+    """Parse a template. Raises PackageError for unsupported or unpaired tags."""
     return tuple(_nodes(iter(_TAG.split(template)), ""))
 
 
 def _nodes(parts: Iterator[str], section: str) -> Iterator[Node]:
-    """Yield the nodes up to the end of a section; without a name: of the template."""
+    """Yield the nodes up to the end of the named section, or up to the template's end."""
     for part in parts:
         if not part.startswith("{{"):
             yield part
@@ -62,7 +62,7 @@ def _nodes(parts: Iterator[str], section: str) -> Iterator[Node]:
 
 
 def render(nodes: Sequence[Node], scopes: Sequence[Any]) -> str:
-    """Render a template; names are looked up in the last scope first."""
+    """Render a template; look up each name in the last scope first."""
     return "".join(_rendered(node, scopes) for node in nodes)
 
 

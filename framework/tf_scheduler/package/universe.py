@@ -4,10 +4,11 @@
     DIR/universe-v4.json, -v5.json      repository documents, see sources.py
     DIR/artefacts/                      the files they refer to, with SHA256SUMS; only where artefacts are built
 
-Placeholders of resource.json: `{{artefacts-url}}`, and `{{sha256:FILE}}` for the digest of the sub-command. Of
-preInstallNotes in package.json: the scheduler's `{{image}}`, and the oldest `{{python}}` that runs it. Comments of
-marathon.json.mustache: `{{! sha256 FILE }}` for the digest of an artefact, and `{{! check FILE }}` for shell commands
-that check it. They stay comments if the artefacts are not built: the digests depend on the installed libraries.
+resource.json has the placeholders `{{artefacts-url}}`, and `{{sha256:FILE}}` for the digest of the sub-command.
+preInstallNotes in package.json has `{{image}}`, the scheduler's image, and `{{python}}`, the oldest Python that runs
+the scheduler. marathon.json.mustache has the comments `{{! sha256 FILE }}` for the digest of an artefact, and
+`{{! check FILE }}` for shell commands that check the digest. If the artefacts are not built, these comments stay,
+because the digests depend on the installed libraries.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def check_and_fill(
     digests: Mapping[str, str] = MappingProxyType({}),
     python: tuple[int, int] = MINIMUM_PYTHON,
 ) -> PackageSources:
-    """Fill in addresses and digests. Raises PackageError for a violated rule.
+    """Check the sources, fill in addresses and digests. Raises PackageError.
 
     `python`: the oldest Python that runs the scheduler.
     """
@@ -72,7 +73,7 @@ def _with_notes(sources: PackageSources, python: tuple[int, int]) -> dict[str, A
 
 
 def _filled(comment: re.Match[str], digests: Mapping[str, str]) -> str:
-    """Return the digest or its check, as part of a JSON text; the comment if unknown."""
+    """Replace a comment by the file's digest or check; keep it if that is unknown."""
     kind, file = comment.groups()
     if file not in digests:
         return comment[0]
@@ -80,14 +81,14 @@ def _filled(comment: re.Match[str], digests: Mapping[str, str]) -> str:
 
 
 def _digest(placeholder: re.Match[str]) -> str:
-    """Return the sub-command's digest, reproducible with click 8.1.8."""
+    """Return the sub-command's digest, which is reproducible only with click 8.1.8."""
     if placeholder[1] != COMMAND:
         raise PackageError(f"{RESOURCE}: {placeholder[0]}: unknown; use {{{{sha256:{COMMAND}}}}}")
     return sha256(command_bytes())
 
 
 def universe_files(sources: PackageSources) -> dict[str, bytes]:
-    """Return path in universe/ -> content from `check_and_fill`'s result."""
+    """Return path in universe/ -> content for sources from `check_and_fill`."""
     name = sources.package["name"]
     home = f"repo/packages/{name[0].upper()}/{name}/{package_sources.RELEASE}"
     files = {
@@ -127,7 +128,7 @@ def _write_changed(wanted: Mapping[str, bytes], folder: Path) -> list[str]:
 
 
 def build_files(folder: Path, home: Path) -> list[Artefact]:
-    """Write artefacts and digests below `folder`; `home`: folder of the sources."""
+    """Write artefacts and their digests below `folder`; `home`: folder of the sources."""
     target = folder / ARTEFACTS
     built = build_artefacts(target, home)
     sums = "".join(f"{artefact.sha256}  {artefact.path.name}\n" for artefact in built)

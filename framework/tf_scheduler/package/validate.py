@@ -1,6 +1,6 @@
 """Rules of a Universe package, one function each, named after the rule.
 
-The Universe's own rules come first, then those that its validator does not check.
+The rules that the Universe's validator checks come first, then the rules that it does not check.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TEXTS_BY_NAME: Shape = {"type": "object", "additionalProperties": _TEXT}
 
 
 def _object(required: Mapping[str, Shape] | None = None, **optional: Shape) -> dict[str, Any]:
-    """Schema of an object with exactly these members."""
+    """Return the schema of an object with exactly these members."""
     wanted = {"required": sorted(required)} if required else {}
     return {"type": "object", "properties": {**(required or {}), **optional}, "additionalProperties": False, **wanted}
 
@@ -210,7 +210,7 @@ def the_files_have_the_universes_shape(sources: PackageSources) -> Iterator[Prob
 
 
 def the_catalogue_has_complete_metadata(sources: PackageSources) -> Iterator[Problem]:
-    """All that the catalogue of DC/OS shows before and after an installation."""
+    """Require what DC/OS' catalogue shows before and after an installation."""
     for name in ("website", "scm", "licenses", "preInstallNotes", "postInstallNotes", "postUninstallNotes"):
         if not sources.package.get(name):
             yield Problem(f"{PACKAGE}: {name}", "missing; the catalogue shows it")
@@ -236,7 +236,7 @@ def the_template_is_mustache(sources: PackageSources) -> Iterator[Problem]:
 
 
 def every_default_fits(sources: PackageSources) -> Iterator[Problem]:
-    """Otherwise the package could not be installed without options."""
+    """Require valid defaults, so that the package can be installed without options."""
     yield from _misfits(CONFIG, defaults(sources.config), sources.config)
 
 
@@ -247,7 +247,7 @@ def every_option_is_described(sources: PackageSources) -> Iterator[Problem]:
 
 
 def every_property_has_a_title(sources: PackageSources) -> Iterator[Problem]:
-    """Without a title, the DC/OS form shows the bare name."""
+    """Require a title, without which the DC/OS form shows the bare name."""
     for path, section in _objects(sources.config):
         for name, option in section["properties"].items():
             if not option.get("title"):
@@ -262,7 +262,7 @@ def unknown_options_are_refused(sources: PackageSources) -> Iterator[Problem]:
 
 
 def the_template_uses_only_known_names(sources: PackageSources) -> Iterator[Problem]:
-    """A misspelt name renders as nothing, without an error."""
+    """Reject unknown names in the template, which Cosmos renders as an empty text."""
     options = dict(option_paths(sources.config))
     context = {*options, *_resource_names(sources.resource), "."}
     names = _names(_nodes(sources.template), options)
@@ -271,7 +271,7 @@ def the_template_uses_only_known_names(sources: PackageSources) -> Iterator[Prob
 
 
 def every_option_is_used(sources: PackageSources) -> Iterator[Problem]:
-    """An option that the template leaves out would have no effect."""
+    """Require each option in the template; without it, the option has no effect."""
     options = dict(option_paths(sources.config))
     used = {name for name, _ in _names(_nodes(sources.template), options)}
     yield from (Problem(f"{CONFIG}: {path}", f"is not used in {TEMPLATE}") for path in options if path not in used)
@@ -329,7 +329,7 @@ def _resource_names(value: Any, prefix: str = "resource") -> Iterator[str]:
 
 
 def option_paths(schema: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Dotted path and schema of every option, depth first, without parent objects."""
+    """Yield dotted path and schema of every option, depth first, without sections."""
     for name, option in schema.get("properties", {}).items():
         if option.get("properties"):
             yield from option_paths(option, f"{prefix}{name}.")
