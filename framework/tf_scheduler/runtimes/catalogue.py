@@ -1,4 +1,4 @@
-"""Supported Python versions and pip arguments of each TensorFlow version. Pure.
+"""Look up Python versions and pip arguments for each TensorFlow version.
 
 Source: the tested build configurations of TensorFlow's installation guide, and the `Requires-Python` of its wheels.
 """
@@ -57,7 +57,7 @@ class RuntimeRequest:
 
 
 def request_problems(wanted: RuntimeRequest, python: str) -> list[str]:
-    """List why the request cannot be met; `python`: a version such as `3.11`."""
+    """Return the reasons why a request is invalid; `python`: a version such as `3.11`."""
     problems = []
     if not (wanted.tensorflow or wanted.others or wanted.builds):
         problems.append("nothing to install; pass --tensorflow VERSION or --package REQUIREMENT")
@@ -75,13 +75,13 @@ def request_problems(wanted: RuntimeRequest, python: str) -> list[str]:
 
 
 def is_supported_python(python: str) -> bool:
-    """Return whether tasks can run on Python `3`, `3.11` or `3.11.7`, for example."""
+    """Whether tasks can run on a Python version such as `3`, `3.11` or `3.11.7`."""
     match = re.fullmatch(r"3(\.(\d+)(\.\d+)?)?", python)
     return match is not None and (match[2] is None or int(match[2]) >= OLDEST_PYTHON)
 
 
 def _is_pip_argument(text: str) -> bool:
-    """Return whether pip may accept the text; pip checks paths, URLs and options."""
+    """Whether pip may accept the text; pip itself checks paths, URLs and options."""
     before = text.partition(";")[0]
     return "/" in before or before.startswith((".", "-")) or _REQUIREMENT.fullmatch(text) is not None
 
@@ -103,7 +103,7 @@ def _tensorflow_problems(version: str, minor: int | None) -> list[str]:
 def creation_arguments(series: tuple[int, int] | None, own_minor: int) -> tuple[str, str]:
     """Return name and arguments of `runtime create`; `None`: the newest TensorFlow.
 
-    The Python is that of this command, 3.`own_minor`, if TensorFlow supports it.
+    The runtime uses the Python of this command, 3.`own_minor`, if TensorFlow supports this version.
     """
     version = max(series or max(_PYTHONS), _OLDEST)
     first, last = _PYTHONS[max(start for start in _PYTHONS if start <= version)]
@@ -119,7 +119,7 @@ _TORCH_NUMPY_2 = (2, 3)
 
 
 def torch_creation_arguments(version: str, own_minor: int) -> tuple[str, str]:
-    """Return name and arguments of `runtime create`; an empty version: the newest."""
+    """Return name and arguments of `runtime create`; empty: the newest PyTorch."""
     series = _series(version)
     if series is None:
         return "torch", "torch --package torch --package numpy"

@@ -78,8 +78,9 @@ def runtimes_folder() -> Path:
 def create_runtime(name: str, wanted: RuntimeRequest, python: str = "", report: Report = str) -> tuple[Runtime, bool]:
     """Return the existing or created runtime, and whether it was created now.
 
-    `python`: a version such as `3.11`; empty: the running one. `report`: called with lines about the progress.
-    Raises JobError with all problems of the request, with pip's output, or if the name exists with other content.
+    `python`: a version such as `3.11`; empty: the running version. `report`: called with lines about the progress.
+    Raises JobError if the request is invalid (with all problems), if pip fails (with its output), or if a runtime of
+    this name has other content.
     """
     interpreter, version = _interpreter(python, wanted)
     problems = [] if _NAME.fullmatch(name) else [f"`{name}`: invalid name: use letters, digits, '.', '_' and '-'"]
@@ -120,7 +121,7 @@ def remove_runtime(name: str) -> None:
 
 
 def _interpreter(python: str, wanted: RuntimeRequest) -> tuple[str, str]:
-    """Return path and version of the first Python that starts (pyenv's may fail)."""
+    """Return path and version of the first Python that starts; pyenv's may not start."""
     paths = list(_candidates(python)) if python else [sys.executable]
     if python and not is_supported_python(python):
         raise JobError(f"--python: `{python}`: must be 3.{OLDEST_PYTHON} or newer, such as 3.11")
@@ -147,7 +148,7 @@ def _reason(error: OSError | subprocess.SubprocessError) -> str:
 
 
 def _candidates(python: str) -> Iterator[str]:
-    """Yield interpreters on the PATH, and in pyenv also those not selected."""
+    """Yield interpreters on the PATH, then all of pyenv, also those not selected."""
     program = f"python{python}"
     for folder in os.get_exec_path():
         path = Path(folder) / program
@@ -159,7 +160,7 @@ def _candidates(python: str) -> Iterator[str]:
 
 
 def interpreter_problem(python: str, agent_path: str) -> str:
-    """Return why agents of this machine cannot start an interpreter, or empty."""
+    """Return why this machine's agents cannot start an interpreter; empty if they can."""
 
     def starts(name: str) -> bool:  # pyenv's may fail
         command = ["/bin/sh", "-c", '"$0" -c ""', name]
@@ -203,7 +204,7 @@ def _make(folder: Path, wanted: RuntimeRequest, interpreter: tuple[str, str], re
 
 
 def _run(what: str, command: list[str], programs: Path | None = None, report: Report = str) -> None:
-    """Run a program; `programs`: first in PATH. Raises JobError with the output's end."""
+    """Run a program; `programs`: first folder in PATH. Raises JobError with output."""
     environment = _environment()
     if programs is not None:
         environment["PATH"] = os.pathsep.join([str(programs), *os.get_exec_path()])
@@ -222,7 +223,7 @@ def _run(what: str, command: list[str], programs: Path | None = None, report: Re
 
 
 def _check(python: Path, report: Report) -> None:
-    """Check versions and imports. Raises JobError with the packages that do not match."""
+    """Check versions and imports. Raises JobError, which names conflicting packages."""
     report("checking the packages")
     done = subprocess.run(
         [str(python), "-m", "pip", "check", "--disable-pip-version-check"],
@@ -247,7 +248,7 @@ def _check(python: Path, report: Report) -> None:
 
 
 def _import_problem(done: subprocess.CompletedProcess[str]) -> str:
-    """Return why an import failed, or empty; tensorflow_datasets only logs it."""
+    """Return why an import failed, or empty; tensorflow_datasets only logs a failure."""
     lines = done.stderr.splitlines()
     if not done.returncode and _TRACEBACK not in lines:
         return ""
@@ -260,7 +261,7 @@ def _import_problem(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def _requested_modules(folder: Path) -> dict[str, str]:
-    """Return name and version -> module of each package that was requested of pip."""
+    """Return "name version" -> module for each package that the user requested."""
     modules = {}
     for package in metadata.distributions(path=[str(folder)]):
         name = str(package.metadata["Name"])
@@ -281,7 +282,7 @@ def _is_module(folder: Path, name: str) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment without variables that lead to this Python's packages."""
+    """Return the environment without variables that select this Python's packages."""
     excluded = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
     return {name: value for name, value in os.environ.items() if name not in excluded}
 
@@ -298,7 +299,7 @@ def _read(folder: Path) -> Runtime | None:
 
 
 def _delete(folder: Path) -> None:
-    """Remove a runtime, its marker first: a partial one never looks complete."""
+    """Remove a runtime, its marker first, so that a partly removed one is incomplete."""
     (folder / _COMPLETE).unlink(missing_ok=True)
     if folder.exists():
         shutil.rmtree(folder)
