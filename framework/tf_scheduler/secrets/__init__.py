@@ -1,1 +1,1 @@
-"""Sources of secret values and delivery to executors; values are not stored."""
+"""Read secret values from their sources; deliver them to executors, unstored."""

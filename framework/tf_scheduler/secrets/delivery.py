@@ -1,4 +1,4 @@
-"""Read sources of secrets, and hold requests until the loop approves them.
+"""Read sources of secrets; answer executors' requests after the loop approves.
 
 A source is written `scheme:path#key`.
 executor -> API thread -> `give` -> event -> loop: decided, stored -> `observe` -> values -> answer
@@ -32,13 +32,13 @@ Reader = Callable[[SecretSource], bytes]
 
 
 class SecretSources:
-    """All sources by scheme, read again for each launch. Thread-safe."""
+    """Readers of secrets by scheme. Values are not cached. Thread-safe."""
 
     def __init__(self, readers: Mapping[str, Reader]) -> None:
         self._readers = readers
 
     def value(self, text: str) -> bytes:
-        """Return the value. Raises SecretError, or SourceUnavailableError if temporary."""
+        """Return a secret's value. Raises SecretError, SourceUnavailableError (retry)."""
         scheme, _, rest = text.partition(":")
         try:
             source = SecretSource(INLINE_SCHEME, rest) if scheme == INLINE_SCHEME else parse_source(text)
@@ -51,7 +51,7 @@ class SecretSources:
 
 
 def environment_reader(environment: Mapping[str, str]) -> Reader:
-    """Read environment variables of the scheduler."""
+    """Return a reader of the scheduler's environment variables."""
 
     def read(source: SecretSource) -> bytes:
         if source.path not in environment:
@@ -62,7 +62,7 @@ def environment_reader(environment: Mapping[str, str]) -> Reader:
 
 
 def directory_reader(folder: Path) -> Reader:
-    """Read files below a folder (Docker, Kubernetes mounts); links must stay inside."""
+    """Return a reader of files below a folder; the target of a link must be below it."""
 
     def read(source: SecretSource) -> bytes:
         try:
@@ -78,7 +78,7 @@ def directory_reader(folder: Path) -> Reader:
 
 
 def options_reader(options: Mapping[str, HiddenText]) -> Reader:
-    """Read values of the options themselves, by the option's path."""
+    """Return a reader of values that the options contain, by the option's path."""
 
     def read(source: SecretSource) -> bytes:
         return options[source.path].reveal().encode()
@@ -101,7 +101,7 @@ DecodeEvent = Callable[[], Event | None]
 
 @dataclass(slots=True)
 class SecretService:
-    """Deliver secrets. `put`: the loop's inbox; `secrets_of`: secrets of a launch."""
+    """Answer executors' requests. `put`: inbox of the loop; `secrets_of`: of a launch."""
 
     put: Callable[[DecodeEvent], None]
     sources: SecretSources
@@ -139,14 +139,14 @@ class SecretService:
         return self._values(decision, event)
 
     def observe(self, event: Event, decision: Decision) -> None:  # noqa: ARG002 - an Observer
-        """Observer: pass the stored decision to the waiting request."""
+        """Observe the loop: pass a stored decision to the request that waits for it."""
         self._state = decision.state
         waiting = self._waiting.get(decision.request_id)
         if waiting is not None and not waiting.done():
             waiting.set_result(decision)
 
     def _client_key(self, event: SecretsRequested) -> tuple[str, str]:
-        """Return the rate limit's key; wrong tokens do not block a launch's valid token."""
+        """Return the rate limit's key: a valid token has its own, apart from guesses."""
         is_known = self._state is not None and self.is_known(self._state, event)
         return client_key(event.address), event.task_id if is_known else ""
 

@@ -1,6 +1,6 @@
 """Read secrets of HashiCorp Vault, or of a server with its API.
 
-Key-value engines 1 and 2, with a token or an AppRole. The extra `vault` contains hvac.
+Supports versions 1 and 2 of the key-value engine, and login by token or AppRole. The extra `vault` contains hvac.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_REQUESTS = 16
 
 @dataclass(frozen=True, slots=True)
 class VaultLogin:
-    """Login with a token, or with role and secret id; each login reads them again."""
+    """Login with a token, or with role id and secret id; each login reads these again."""
 
     token: Callable[[], bytes] = bytes
     role_id: str = ""
@@ -103,7 +103,7 @@ class Vault:
         return (value if isinstance(value, str) else json.dumps(value)).encode()
 
     def _mount(self, path: str) -> tuple[str, int]:
-        """Return mount point and version of the path's engine; needs only read access."""
+        """Return mount point and version of the path's engine; read access suffices."""
         answer: Any = self._client.adapter.get(f"/v1/sys/internal/ui/mounts/{path}")
         about = answer["data"]
         return about["path"].strip("/"), int((about.get("options") or {}).get("version") or 1)
@@ -114,5 +114,5 @@ class Vault:
 
 
 def _server_message(error: Exception) -> str:
-    """Return the server's message, without the address that the client adds."""
+    """Return the server's message without the URL that hvac adds."""
     return "; ".join(map(str, getattr(error, "errors", None) or [error]))[:300]
