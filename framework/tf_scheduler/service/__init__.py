@@ -1,1 +1,1 @@
-"""Composition of the scheduler process: constructs and connects its parts."""
+"""Construct the parts of the scheduler process from options, and connect them."""

@@ -1,4 +1,4 @@
-"""Assemble the scheduler's API from options: access policy, backend, web server."""
+"""Build the scheduler's API from options: access, backend, web server, past runs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _MARATHON = "MARATHON_APP_ID"
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """Access rules and TLS of the API; `tls` None: not encrypted."""
+    """Access rules and TLS of the API; without `tls`, connections are not encrypted."""
 
     policy: Policy = field(default_factory=Policy)
     tls: ServerTls | None = None
@@ -65,10 +65,10 @@ def api_settings(options: Mapping[str, Any], environment: Mapping[str, str]) -> 
 def uninstall_api_settings(
     options: Mapping[str, Any], environment: Mapping[str, str], *, closed: bool
 ) -> tuple[ApiSettings, list[Problem]]:
-    """Return an uninstalling service's settings and option problems; raises nothing.
+    """Return API settings and option problems for an uninstall; raises nothing.
 
-    With invalid options, or `closed`, every token is rejected; only health and the deploy plan, which DC/OS polls, are
-    served.
+    With invalid options, or `closed`, the API rejects every token. It then serves only health and the deploy plan,
+    which DC/OS polls.
     """
     settings, problems = _settings(options, environment)
     tls = settings.tls
@@ -81,7 +81,7 @@ def uninstall_api_settings(
 
 
 def _settings(options: Mapping[str, Any], environment: Mapping[str, str]) -> tuple[ApiSettings, list[Problem]]:
-    """Return settings and option problems; a missing token becomes a random one."""
+    """Return settings and problems; an unreadable token is replaced by a random one."""
     api, problems = options["api"], list[Problem]()
     directory = Path(options["secret_delivery"]["directory"])
     near = SecretSources({"env": environment_reader(environment), "file": directory_reader(directory)})
@@ -132,7 +132,7 @@ def _locked(policy: Policy) -> Policy:
 
 
 class ApiServices:
-    """Services that the HTTP API reads and calls. The runner exists before them."""
+    """Services that the HTTP API reads and calls; constructed after the runner."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class ApiServices:
         self.runs = runs
 
     def observe(self, event: Event, decision: Decision) -> None:
-        """Observer: called after every decision."""
+        """Observe every decision: pass it to backend, training history and run archive."""
         self.backend.observe(event, decision)
         self.training_history(event, decision)
         self.runs(event, decision)
@@ -173,11 +173,11 @@ class RunArchive(BackgroundWriter):
         run: Returns the run so far. Raises JobError if it is not recorded.
         result: Returns the stored result.
         note: Called with the reason why the folder cannot be written.
-        store: The folder; empty: none.
+        store: Folder for records; empty: no folder.
         history: Database with the past runs of this user.
 
-    The record is written while a stored result exists: a scheduler that is killed before the write leaves it to the
-    next one, and a folder that cannot be written is tried again.
+    The record is written at any time after the result is stored. If the scheduler is killed before the write, the next
+    scheduler writes the record. A failed write is tried again.
     """
 
     def __init__(
@@ -199,14 +199,14 @@ class RunArchive(BackgroundWriter):
         self._wakeup.set()
 
     def __call__(self, _event: Event, decision: Decision) -> None:
-        """Observer: the result, and ends of tasks after it, belong to the record."""
+        """Observe decisions: after the result or a task's status, the record is due."""
         if any(isinstance(change, ResultDecided | StatusStored) for change in decision.changes):
             self._due = True
             if decision.state.stored.result is not None:
                 self._wakeup.set()
 
     def close(self) -> None:
-        """Write what is due; a folder that does not answer does not stop the scheduler."""
+        """Write a due record; wait a limited time for a folder that does not answer."""
         self._closing.set()
         self._wakeup.set()
         if self._thread.is_alive():
@@ -262,7 +262,7 @@ class RunArchive(BackgroundWriter):
         return None
 
     def _past(self) -> tuple[Sequence[Run], int, str]:
-        """Return past runs, newest first, the number of unreadable files, and a problem."""
+        """Return past runs (newest first), the number of unreadable files, any problem."""
         runs, unreadable, problem = dict[str, Run](), list[str](), self.problem
         try:
             if self._shared is not None:
@@ -276,7 +276,7 @@ class RunArchive(BackgroundWriter):
 
     @contextmanager
     def _one_reader(self) -> Iterator[None]:
-        """A folder that does not answer must not take all threads."""
+        """Let one thread read at a time: a folder that hangs must not block all threads."""
         if not self._reading.acquire(timeout=_ARCHIVE_TIMEOUT):
             raise JobError(f"history.store {self._store}: does not answer")
         try:
@@ -288,7 +288,7 @@ class RunArchive(BackgroundWriter):
 def web_server(
     backend: Backend, access: ApiSettings, host: str, port: int, give: SecretHandler, metrics: Meter
 ) -> ApiServer:
-    """Construct the API server; it listens immediately and answers after its start.
+    """Construct the API server, which listens immediately and answers after its start.
 
     Raises ApiError if the port is in use or a TLS file is invalid.
     """

@@ -1,7 +1,7 @@
-"""Compose the scheduler process: build all parts, then start the threads.
+"""Build the scheduler process and run it: reset, uninstall or run a framework.
 
-The loop may end before the process: the job has finished, or the service is uninstalled. The API stays available,
-because DC/OS asks for the plan of a finished service, and Marathon restarts a process that exits.
+When the job has finished or the service is uninstalled, the loop ends, but the process continues. The API stays
+available, because DC/OS asks for the plan of a finished service, and Marathon restarts a process that exits.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _runs(settings: ServiceSettings, runner: Runner, journal: EventJournal) -> R
 
 
 def _orders(settings: ServiceSettings) -> LostFrameworks:
-    """Return what to do with a live framework that the state store lacks."""
+    """Return the orders for a live framework of this service that is not in the store."""
     return LostFrameworks(uninstall=UNINSTALL_REASON) if settings.uninstalling else settings.lost
 
 
@@ -203,7 +203,7 @@ class SchedulerProcess:
             self._finish(final)
 
     def _request_uninstall(self) -> None:
-        """Stop the job; without a stored framework, first let the driver find one."""
+        """Stop the job; if no framework is stored, first give the driver time to find one."""
         if self.runner.state.stored.framework_id is not None or self.settings.lost.ignore:
             self.runner.request_stop(UNINSTALL_REASON)
             return
@@ -212,7 +212,7 @@ class SchedulerProcess:
         timer.start()
 
     def _run_framework(self) -> SchedulerState:
-        """Run a framework to its final state; first stop or forget one to be reset."""
+        """Run the framework to its final state; if it must be reset, stop or forget it."""
         driver, stored = self.connection.driver, self.runner.state.stored
         if self._must_reset(self.runner.state):
             if stored.removed:

@@ -180,7 +180,7 @@ def _tls(options: Mapping[str, Any], environment: Mapping[str, str]) -> Tls | No
 
 
 def _load(document: Document, environment: Mapping[str, str], uninstalling: bool) -> tuple[Document, ApiSettings]:
-    """Return options and API settings; an uninstall only logs invalid or missing ones."""
+    """Return options and API settings; an uninstall only logs their problems."""
     defaults, problems = package_defaults(document, environment), list[Problem]()
     if uninstalling:
         options, invalid = load_lenient(document, defaults)
@@ -209,9 +209,9 @@ def spec_of(
 
 
 def package_defaults(document: Document, environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Return the package's defaults: executor, and an example if no program is set.
+    """Return the package's defaults: executor; the check job if no program is set.
 
-    The example checks that the tasks can reach each other, so the package can be installed without options.
+    The check job tests that tasks can reach each other. It allows to install the package without options.
     """
     defaults = {"executor": {"url": environment.get("EXECUTOR_URI", "")}}
     executor = document.get("executor")
@@ -224,7 +224,7 @@ def package_defaults(document: Document, environment: Mapping[str, str]) -> dict
 
 
 def recorded_run(recording: Path, options: Document) -> Run:
-    """Return the run of a service, without secrets. Raises JobError without a launch."""
+    """Return a service's recorded run, without secrets. Raises JobError without one."""
     masked = mask_options(options)
     run = service_run(recording, options["service"]["name"], changed_options(masked, options))
     return replace(run, resolved=masked)
@@ -232,7 +232,7 @@ def recorded_run(recording: Path, options: Document) -> Run:
 
 @dataclass(slots=True)
 class OptionsHistory:
-    """Stored configurations. `options`: of this start; after `activate`, active ones."""
+    """Stored configurations. `options`: new options; after `activate` the active ones."""
 
     options: Document
     environment: Mapping[str, str]
@@ -245,7 +245,7 @@ class OptionsHistory:
     clock: Callable[[], float] = field(default=time.time)
 
     def activate(self, store: StateStore) -> SchedulerState:
-        """Return the stored state with the active options; new options are stored first.
+        """Choose and store the active options; return the stored state with them.
 
         Raises OptionsError if neither the new options nor the previous ones are valid.
         """
@@ -264,7 +264,7 @@ class OptionsHistory:
         return replace(state, process=replace(state.process, rejected=chosen.rejected))
 
     def _resolved(self, document: Document, environment: Mapping[str, str], target: Document) -> Document:
-        """Resolve new options of the service whose previous options are `target`."""
+        """Resolve new options; keep those of the options in `target` that must not change."""
         defaults = merge(kept_options(target), package_defaults(document, environment))
         return resolve(document, defaults, _RULES)
 
@@ -284,7 +284,7 @@ class OptionsHistory:
                 yield Outcome("TargetChanged", f"new target configuration {change.configuration.id}: {effects}")
 
     def preview(self, update: Document, state: SchedulerState) -> PreviewBody:
-        """Return an update's effects, with `options` or the Marathon app's `environment`.
+        """Return the effects of an update to `options`, or to an app's `environment`.
 
         Raises OptionsError with all problems.
         """

@@ -35,7 +35,7 @@ DCOS_AUTHORITIES = (f"$MESOS_SANDBOX/{_SANDBOX_AUTHORITIES}", _NODE_AUTHORITIES)
 
 
 def with_api_address(spec: ServiceSpec, environment: Environment, port: int, scheme: str = "http") -> ServiceSpec:
-    """Return the spec with API address and CA certificates. Raises OptionsError."""
+    """Return the spec with API address and CAs for executors. Raises OptionsError."""
     host = environment.get("HOST") or socket.gethostname()
     url = spec.secret_delivery.url or f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
     return replace(
@@ -53,9 +53,10 @@ def _authorities(delivery: SecretDelivery) -> str:
 
 
 def trusted_authorities(option: str, path: str, environment: Environment) -> str | bool:
-    """Return `path`, the option's value; if empty, DC/OS' file, or True: the system's.
+    """Return the file of trusted CAs, or True for the system's CAs.
 
-    Raises OptionsError for a missing file.
+    The file is `path`, the option's value; if that is empty, DC/OS' file, if it exists. Raises OptionsError if `path`
+    does not exist.
     """
     if path:
         try:
@@ -69,7 +70,7 @@ def trusted_authorities(option: str, path: str, environment: Environment) -> str
 
 
 def sources_of(access: SecretAccess, environment: Environment) -> SecretSources:
-    """Return all accessible sources of task secrets. Raises AccountError."""
+    """Return all configured sources of task secrets. Raises AccountError."""
     readers = {**_local_readers(access, environment), "option": options_reader(access.inline)}
     if access.vault.address:
         readers["vault"] = _vault(access, SecretSources(_local_readers(access, environment)))
@@ -137,7 +138,7 @@ KNOWN_SOURCES = (_SOURCE, "option:")
 
 
 def known_secrets(options: Mapping[str, Any], environment: Mapping[str, str], policy: Policy) -> Iterator[str]:
-    """Yield secrets of options and their referenced variables, and the API's tokens."""
+    """Yield secrets in options, in variables that these name, and the API's tokens."""
     for option in OPTIONS:
         value = option.value(options)
         if isinstance(option.field, fields.Environment):
@@ -159,7 +160,7 @@ def referenced_variables(value: Any) -> Iterator[str]:
 
 
 def _account(credential: str) -> Iterator[str]:
-    """Yield the credential of a DC/OS service account and its private key."""
+    """Yield the credential of a DC/OS service account, and the private key in it."""
     if credential.lstrip().startswith("{"):
         yield credential
         try:

@@ -51,7 +51,7 @@ def state_file(url: str | Path) -> Path | None:
 
 
 def state_weakness(store: StateStore) -> str:
-    """Return why every client of ZooKeeper can change the state; empty: it cannot.
+    """Return a warning if every ZooKeeper client can change the state, else empty.
 
     Raises StoreUnavailableError if ZooKeeper does not answer.
     """
