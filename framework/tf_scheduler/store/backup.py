@@ -5,7 +5,7 @@
      "values": {"framework": {"id": "...", "schema": 1}, "tasks/worker-0": {...}},
      "binary": {}}
 
-`values` contains the stored values that are canonical JSON, `binary` all others in base64; both restore byte for byte.
+`values` contains the values that are canonical JSON, `binary` all others in base64. Both are restored byte for byte.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def decode(text: str) -> Backup:
 
 
 def readable(value: bytes) -> dict[str, Any]:
-    """Return the fields of a stored JSON object; empty for any other value."""
+    """Return the fields of a stored JSON object, {} for any other value."""
     try:
         content = json.loads(value)
     except (ValueError, RecursionError):
@@ -83,7 +83,7 @@ def _content(value: bytes) -> dict[str, Any] | None:
 
 
 def _canonical(content: Any) -> bytes:
-    """Encode like `store.records`."""
+    """Encode a value in the same form as `store.records`."""
     return json.dumps(content, sort_keys=True).encode()
 
 

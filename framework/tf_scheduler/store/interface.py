@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 class StoreError(SchedulerError):
     """The state could not be read or written. Nothing of the failed call was stored.
 
-    Exit code 1: a person has to repair the store; 3 of subclasses: a restart may succeed.
+    Exit code 1: a person has to repair the store. Exit code 3, in subclasses: a restart may succeed.
     """
 
     kind = "store_failed"
@@ -64,7 +64,7 @@ class StoreVersionError(StoreCorruptError):
     kind = "store_too_new"
 
     def __init__(self, item: str, schema: int, supported: int, writer: str = "", *, replaceable: bool = False) -> None:
-        """`writer`: version that wrote the item; `replaceable` at the same address."""
+        """`writer`: version that wrote the item. `replaceable`: import can replace it."""
         version = f"version {writer}" if writer else "a newer version of this program"
         place = " --replace`" if replaceable else "` at another address"
         super().__init__(
@@ -154,9 +154,9 @@ Write = Put | Delete
 class StateStore(Protocol):
     """One service's state, written by one scheduler at a time. `place`: for messages.
 
-    Each service has a version that grows with every change, `erase` included. `load` remembers it, `apply` and `erase`
-    compare and advance it (compare-and-set), so only one of two live schedulers can continue to write. `tasks` and
-    `tasks/worker-0` are independent keys.
+    Each service has a version that grows with every change, also with `erase`. `load` remembers the version. `apply`
+    and `erase` compare and advance it (compare-and-set), so that only one of two live schedulers can continue to write.
+    `tasks` and `tasks/worker-0` are independent keys.
 
     Any thread may use a store, one at a time. Every call on a closed store raises StoreError.
     """
@@ -173,10 +173,10 @@ class StateStore(Protocol):
     def apply(self, writes: Sequence[Write]) -> None:
         """Store all writes in order, as one durable transaction: all or none.
 
-        An empty list only checks for a conflict. Raises StoreConflictError if another writer changed the service since
-        the last `load` or write, or nothing is loaded; another StoreError if storing failed. Nothing was stored then.
-        If the connection breaks during the commit, the store finds out the outcome before it raises, or raises
-        StoreConflictError and the next `load` shows it.
+        An empty list only checks for a conflict. Raises StoreConflictError if nothing is loaded, or if another writer
+        changed the service since the last `load` or write. Raises another StoreError if storing failed. After an error
+        nothing is stored, with one exception: if the connection breaks during the commit and the store cannot find out
+        the outcome, it raises StoreConflictError, and the next `load` shows the outcome.
         """
 
     def erase(self) -> None:
@@ -185,7 +185,7 @@ class StateStore(Protocol):
     def remove(self) -> None:
         """Erase the service permanently; only `close` may follow.
 
-        `close` removes the last traces. A SQLite file keeps the version, to reject late writers of the removed service.
+        `close` removes the last nodes. A SQLite file keeps the version, to reject late writers of the removed service.
         """
 
     def close(self) -> None:
@@ -199,7 +199,7 @@ class Leadership(Protocol):
         """Raise LeadershipLostError unless certainly leading; always raise after a loss."""
 
     def on_lost(self, callback: Callable[[str], None]) -> None:
-        """Call `callback` once with the reason when leadership is or has been lost.
+        """Call `callback` once, with the reason, when leadership is lost or if it was.
 
         The call may come from any thread and must not block.
         """
@@ -207,7 +207,7 @@ class Leadership(Protocol):
 
 @runtime_checkable
 class SharedStateStore(StateStore, Protocol):
-    """A store of several clients: one scheduler leads, others are standbys."""
+    """A store that several schedulers can open: one leads, the others are standbys."""
 
     def lead(self, *, timeout: float | None = None, waiting: Callable[[str], None] | None = None) -> Leadership:
         """Become the service's one live scheduler; all writes require the leadership.
@@ -217,7 +217,7 @@ class SharedStateStore(StateStore, Protocol):
         """
 
     def is_open(self) -> bool:
-        """Whether every client may access the state, stored or to be stored."""
+        """Whether every client of the store may access the present or future state."""
 
 
 #: Stores the changes of decisions and further records of them in one transaction; raises as `apply` does.
@@ -228,7 +228,7 @@ _T = TypeVar("_T")
 
 
 def read_extra(item: str, data: bytes, schema: int, read: Callable[[dict[str, Any]], _T], default: _T) -> _T:
-    """Return `read` of an extra JSON value; if it is corrupt, warn and use `default`."""
+    """Decode a value that is not part of the state; if corrupt, warn, use `default`."""
     try:
         document: dict[str, Any] = json.loads(data)
         if document["schema"] != schema:

@@ -1,11 +1,12 @@
-"""Event journal: numbered outcomes of decisions, stored before they are published.
+"""Event journal: number outcomes of decisions, store them, then publish them.
 
-Outcomes are stored in the transaction of their decision's changes, before calls are sent. Outcomes without a change
-wait for the next transaction, or up to a second for a background thread. A published number is therefore never reused,
-and published entries survive a killed scheduler.
+Outcomes are stored in the transaction of their decision's changes, before calls are sent. Outcomes of a decision
+without changes are stored with the next transaction, or by a background thread within a second. Entries are published
+only after they are stored. A published number is therefore never reused, and published entries survive a killed
+scheduler.
 
-Stored values: `journal/id`, the journal's id, and `journal/<first number>`, the entries of one transaction. They are
-not part of the state; a corrupt value loses only its own entries.
+`journal/id` holds the journal's id. `journal/<first number>` holds the entries of one transaction. These values are not
+part of the state; a corrupt value loses only its own entries.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _NAMES = tuple(field.name for field in fields(JournalEntry))
 
 
 class JournalRecords:
-    """Keys of the stored entries. Not thread-safe."""
+    """Stored entries and their keys in the store. Not thread-safe."""
 
     def __init__(self, values: Mapping[str, bytes], new_id: str) -> None:
         parts = {key: _entries(key, data) for key, data in values.items() if key.startswith(f"{JOURNAL}/")}
@@ -130,7 +131,7 @@ class EventJournal(BackgroundWriter):
         self._lock, self._store_lock = threading.Lock(), threading.Lock()
 
     def commit(self, store: StateStore, changed: Sequence[Write], decided: Sequence[tuple[Event, Decision]]) -> None:
-        """CommitHook: store changes and outcomes together, outcomes alone a little later."""
+        """Be the loop's CommitHook: store outcomes with changes, without changes later."""
         for event, decision in decided:
             for outcome in decision.outcomes:
                 self._add(event.kind, outcome)
@@ -169,7 +170,7 @@ class EventJournal(BackgroundWriter):
             return tuple(entry for entry in self._entries if entry.number > number)
 
     def listen(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call `callback` after new entries; it must not block. Returns the unsubscriber."""
+        """Call `callback` after new entries; it must not block. Return the unsubscriber."""
         with self._lock:
             self._listeners = (*self._listeners, callback)
 

@@ -1,6 +1,6 @@
 """Small files that operators store through the SDK endpoint `/v1/state/files`.
 
-Stored as `files/NAME`, each in its own transaction; the scheduler does not use their content.
+Each file is stored as `files/NAME`, in its own transaction. The scheduler does not use the content.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Encode state changes as keys with versioned JSON, and decode the stored state.
+"""Encode state changes as keys with versioned JSON; decode the stored state.
 
 framework                  framework id
 tasks/<task name>          TaskRecord: the task's last launch
@@ -64,7 +64,7 @@ EXPOSED = "exposed"
 
 
 def writes(change: effects.Change, before: SchedulerState) -> tuple[Write, ...]:
-    """Return the writes of one change; `before` is the state that it applies to."""
+    """Return the writes of one change; `before` is the state before the change."""
     if key := _deleted_key(change):
         return (Delete(key),)
     match change:
@@ -106,7 +106,7 @@ def writes(change: effects.Change, before: SchedulerState) -> tuple[Write, ...]:
 
 
 def _deleted_key(change: effects.Change) -> str:
-    """Return the key that a change removes; empty if it does more."""
+    """Return the key to delete if that is all that the change does, else empty."""
     match change:
         case effects.AbandonedLaunchEnded():
             return f"{ABANDONED}/{change.id}"
@@ -140,7 +140,7 @@ def read_record(name: str, data: bytes) -> TaskRecord:
 
 
 def changes(stored: Mapping[str, bytes], place: str = "the state") -> tuple[effects.Change, ...]:
-    """Return the state's changes, records before statuses, and recoveries by time.
+    """Decode stored values to changes: records before statuses, recoveries by time.
 
     Raises StoreCorruptError, which names `place`.
     """
@@ -160,7 +160,7 @@ def changes(stored: Mapping[str, bytes], place: str = "the state") -> tuple[effe
 
 
 def _decided_at(change: effects.Change) -> float:
-    """Order recoveries by time: the reducer keeps the latest losses only."""
+    """Return a recovery's time to sort by: the reducer keeps only the latest losses."""
     return change.recovery.since if isinstance(change, effects.RecoveryDecided) else 0.0
 
 
@@ -174,7 +174,7 @@ def _forget(name: TaskName, before: SchedulerState) -> tuple[Write, ...]:
 
 
 def _of_framework(before: SchedulerState) -> tuple[str, ...]:
-    """Return the keys of all values that are void without the framework."""
+    """Return the keys of all values that are invalid without the present framework."""
     return (
         FRAMEWORK,
         RESULT,

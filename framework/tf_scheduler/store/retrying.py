@@ -102,7 +102,7 @@ class SharedStore(StoreWrapper):
 
 
 class BackgroundWriter(ABC):
-    """Context manager; its thread stores `what` on wake-up, periodically and at exit."""
+    """Context manager whose thread calls `_save` on wake-up, periodically and at exit."""
 
     def __init__(self, what: str, interval: float | None = None) -> None:
         self._what, self._interval, self._failed = what, interval, False
@@ -111,7 +111,7 @@ class BackgroundWriter(ABC):
 
     @abstractmethod
     def _save(self) -> bool:
-        """Store what is new, and return whether anything was. Raises StoreError."""
+        """Store new data; return whether there was any. Raises StoreError."""
 
     def __enter__(self: _W) -> _W:
         self._thread.start()

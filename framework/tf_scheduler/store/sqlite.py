@@ -25,10 +25,10 @@ from . import interface
 
 @contextmanager
 def directory_lock(folder: Path) -> Iterator[bool]:
-    """Lock the folder of a file being opened: SQLite does not wait for WAL set-up.
+    """Lock a folder while a file in it is opened; SQLite does not wait for WAL set-up.
 
     Yields whether the folder is locked. On file systems without locks, two simultaneous first starts may raise
-    StoreUnavailableError; the state is safe.
+    StoreUnavailableError, but do not damage the state.
     """
     descriptor, locked = os.open(folder, os.O_RDONLY | os.O_DIRECTORY), False
     try:
@@ -76,7 +76,7 @@ def file_identity(path: Path) -> tuple[int, int] | None:
 def translate_errors(path: Path) -> Iterator[None]:
     """Translate errors of SQLite and the system to StoreError.
 
-    The driver's classes suffice; result codes need Python 3.11.
+    Only the classes of the driver's errors are used, because their result codes need Python 3.11.
     """
     try:
         yield
@@ -93,7 +93,7 @@ def translate_errors(path: Path) -> Iterator[None]:
 
 
 def _system_error(what: str, error: OSError | ValueError) -> interface.StoreError:
-    """Return StoreUnavailableError for what may pass by itself, else StoreError."""
+    """Return StoreUnavailableError for a possibly temporary error, else StoreError."""
     passes = isinstance(error, OSError) and error.errno in _PASSING
     return (interface.StoreUnavailableError if passes else interface.StoreError)(f"{what}: {error}")
 
@@ -106,7 +106,7 @@ _PASSING = frozenset(
 
 
 def _denied(path: Path) -> str:
-    """Return the missing right to the file or its folder, which SQLite does not name."""
+    """Return advice if the user lacks a right that SQLite's message does not name."""
     with suppress(OSError):
         if os.statvfs(path.parent).f_flag & os.ST_RDONLY:
             return ""  # the file system, not this user
@@ -252,7 +252,7 @@ class SqliteStore:
 
     @contextmanager
     def _change(self, *, advance: bool) -> Iterator[None]:
-        """Run the body in a write transaction; check and advance the service's version."""
+        """Run the block in a write transaction; check and advance the service's version."""
         with self._transaction("BEGIN IMMEDIATE"):
             version = self._version()
             if version != self._seen:

@@ -1,7 +1,7 @@
 """Store training curves and each launch's last progress for the next scheduler.
 
-One value, `curves`, which is not part of the state: if it is corrupt, only the curves are lost. A background thread
-writes it periodically, and immediately when a task or the job ends.
+The key `curves` holds both. It is not part of the state: if it is corrupt, only curves and progress are lost. A
+background thread writes it periodically, and immediately when a task or the job ends.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_LAUNCHES = 1000
 
 
 def encode_history(curves: Mapping[TaskName, TrainingCurve], progress: Mapping[TaskId, Progress]) -> Put:
-    """Return the write of curves and progress; curves with a loss take precedence."""
+    """Encode curves and progress as a write; curves with a loss have priority."""
     names = sorted(curves, key=lambda name: (not any(point.loss is not None for point in curves[name].points), name))
     tasks = {name: _fields(curves[name]) for name in names[:MAX_TASKS]}
     for name in [name for name in names[:MAX_TASKS] if tasks[name]["metrics"]][MAX_METRIC_TASKS:]:

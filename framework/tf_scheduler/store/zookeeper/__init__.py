@@ -5,7 +5,7 @@
                                     sets it, only the removal of the service deletes it
       state-<incarnation>/          a new incarnation starts after someone removes the whole tree
         entry-<number>              writes of one decision
-        part-<number>-<token>-<i>   piece i of a snapshot: all keys and values as of that number
+        part-<number>-<token>-<i>   piece i of a snapshot: all keys and values after that entry
       lock                          ephemeral, of the leading scheduler; JSON: its host and process
       leader-<token>                ephemeral, created with `lock`; its name is never reused
 
@@ -17,17 +17,17 @@ so readers need no lock and see only whole decisions.
     or many entries   (compare-and-set), check that the parts exist. `head` is the commit marker
 
 A transaction therefore has two or three operations and at most 512 KiB, for any number of tasks (ZooKeeper's limit is
-1 MB). Nodes numbered up to the snapshot that do not belong to it are garbage, removed after each snapshot.
+1 MB). Nodes with numbers up to the snapshot's are garbage if they do not belong to it. Each snapshot removes them.
 
 Values are compressed together (zlib; a thousand task records take 25 KB) after a byte with their encoding
-(`layout.SCHEMA`). `head` has the schema of the state. A newer one is rejected.
+(`layout.SCHEMA`). `head` has the schema of the state. A newer schema is rejected.
 
-A commit without an answer (connection lost, session expired, no reply) is resent: the compare-and-set stores it only
-once, and `head` identifies its writer. If ZooKeeper is away for longer than `request_timeout`, StoreConflictError is
-raised, and the next load first makes sure that the lost commit cannot act any more.
+A commit without an answer (connection lost, session expired, no reply) is sent again. The compare-and-set stores it
+only once, and `head` identifies its writer. If ZooKeeper does not answer within `request_timeout`, the store raises
+StoreConflictError. The next load first makes sure that the lost commit can no longer take effect.
 
-With credentials or a client certificate only their owner has access to the service's nodes; without, every client has.
-Supports ZooKeeper 3.4 (DC/OS) to 3.8, TLS from 3.5.
+With credentials or a client certificate, only their owner has access to the service's nodes. Without them, every client
+has access. Supports ZooKeeper 3.4 (DC/OS) to 3.8, and TLS from ZooKeeper 3.5.
 """
 
 from tf_scheduler.store.zookeeper.store import ZooKeeperStore, is_world_accessible

@@ -38,7 +38,7 @@ class ZooKeeperAddress:
         servers: "HOST:PORT" of each server.
         chroot: "" or "/a/b", the parent of the services' nodes.
         credentials: "USER:PASSWORD" for digest authentication; empty for none.
-        session_timeout: Seconds without contact until a standby takes over.
+        session_timeout: Seconds without contact to the leader after which a standby takes over.
         request_timeout: Maximum seconds of one call of the store.
     """
 
@@ -50,14 +50,14 @@ class ZooKeeperAddress:
     request_timeout: float = REQUEST_TIMEOUT
 
     def __str__(self) -> str:
-        """The address without its secrets."""
+        """Return the address without its secrets."""
         return f"{SECURE if self.tls else PLAIN}://{','.join(self.servers)}{self.chroot}"
 
     @classmethod
     def parse(cls, url: str) -> ZooKeeperAddress:
         """Parse an address (`_GRAMMAR`) and read its credentials file, if any.
 
-        The file hides the password from the process list. DC/OS: zk://master.mesos:2181. Raises StoreAddressError.
+        A password in the file is not in the process list. DC/OS: zk://master.mesos:2181. Raises StoreAddressError.
         """
         scheme, _, rest = url.partition("://")
         if scheme not in (PLAIN, SECURE):

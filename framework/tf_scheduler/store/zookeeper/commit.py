@@ -23,7 +23,7 @@ from .session import Deadline, ZooKeeperSession, ZooKeeperTimeoutError
 
 @dataclass(frozen=True, slots=True)
 class HeadVersion:
-    """The `head` on which a writer's next change builds."""
+    """Content and version of `head` as last read; a writer's next change needs both."""
 
     #: None before the first change.
     head: Head | None
@@ -35,7 +35,7 @@ class HeadVersion:
 
 @dataclass(frozen=True, slots=True)
 class LoadedState:
-    """One consistent state."""
+    """A consistent state, as loaded from ZooKeeper."""
 
     seen: HeadVersion
     values: Mapping[str, bytes]
@@ -54,7 +54,7 @@ def read_head(tree: ServiceTree, session: ZooKeeperSession, deadline: Deadline) 
 
 
 def read_state(tree: ServiceTree, session: ZooKeeperSession, deadline: Deadline) -> LoadedState:
-    """Return the current state; retry if a newer snapshot removes its nodes meanwhile."""
+    """Return the current state; retry if a new snapshot removes nodes during the read."""
     while True:
         seen = read_head(tree, session, deadline)
         if seen.head is None:
@@ -111,7 +111,7 @@ class Commit:
 
     @classmethod
     def of_snapshot(cls, seen: HeadVersion, parts: Sequence[bytes]) -> Commit:
-        """Return a change that replaces the state by a snapshot, empty without parts."""
+        """Return a change that replaces the state by a snapshot; no parts: an empty state."""
         head = _next(seen)
         return cls(seen, replace(head, snapshot=head.last, token=_unique(), parts=len(parts)), parts=parts)
 
@@ -132,7 +132,7 @@ def _unique() -> str:
 
 
 class ServiceTree:
-    """Nodes of one service. `guard`: leader's node that each change checks, or None."""
+    """Nodes of a service. Each change requires the node `guard` (the leader's), if set."""
 
     def __init__(self, session: ZooKeeperSession, service: str) -> None:
         self._session = session
@@ -146,7 +146,7 @@ class ServiceTree:
         return f"{self.path}/{layout.state_folder(head.incarnation)}"
 
     def describe(self, path: str) -> str:
-        """Return the node and its ZooKeeper, for messages."""
+        """Return a text for messages that names a node and its ZooKeeper."""
         return f"{path} in {self.address}"
 
     def ensure(self, deadline: Deadline) -> None:
@@ -157,7 +157,10 @@ class ServiceTree:
             self._make(f"/{'/'.join(names[:count])}", deadline, own=count == len(names))
 
     def commit(self, commit: Commit, deadline: Deadline) -> CommitOutcome:
-        """Make the change. Raises StoreUnavailableError; `commit.sent`: it may still act."""
+        """Make the change. Raises StoreUnavailableError.
+
+        If `commit.sent` is then set, ZooKeeper may still make the change.
+        """
         folder = self.folder(commit.head)
         if commit.seen.head is None or commit.seen.head.last == 0:
             self.ensure(deadline)
@@ -190,7 +193,7 @@ class ServiceTree:
         return _outcome_of(results, guarded=self.guard is not None)
 
     def invalidate(self, seen: HeadVersion, deadline: Deadline) -> None:
-        """Set `head` without changing the state, so that no pending change can act."""
+        """Set `head` without a change of the state, so that every pending change fails."""
         head = replace(seen.head or Head(_unique()[:12]), change=_unique())
         if seen.head is None:
             self.ensure(deadline)

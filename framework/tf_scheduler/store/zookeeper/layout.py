@@ -38,7 +38,7 @@ _LENGTH = struct.Struct(">I")
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Current state. Entries and snapshots share numbers from 1; 0: no snapshot."""
+    """Content of `head`. Entries and snapshots share numbers from 1; 0: no snapshot."""
 
     incarnation: str
     last: int = 0
@@ -79,7 +79,7 @@ def part_name(number: int, token: str, index: int) -> str:
 
 
 def is_garbage(name: str, head: Head) -> bool:
-    """Whether no reader of `head` or a later one needs this node."""
+    """Whether a node is needed neither for `head` nor for a later head."""
     kind, number, *rest = name.split("-")
     if kind not in ("entry", "part") or not number.isdecimal():
         return False

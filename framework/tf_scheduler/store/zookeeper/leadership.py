@@ -2,9 +2,9 @@
 
 The leader owns two ephemeral nodes, `lock` and `leader-<token>`, created in one step. ZooKeeper removes them when it
 ends the session, one session timeout after the last contact. The leader may act until two thirds of that time after it
-*sent* the last request that a majority confirmed (an isolated server answers reads, but not this request). The
-remaining third exceeds the time in which servers synchronize sessions (half a tick; a session timeout is at least two
-ticks). The clock also counts while the machine sleeps or the process is frozen.
+*sent* the last request that a majority confirmed (an isolated server answers reads, but not this request). Servers
+synchronize sessions within half a tick. The remaining third is longer than that, because a session timeout is at least
+two ticks. The clock also counts while the machine sleeps or the process is frozen.
 
 A standby watches `lock` and takes over when it disappears: immediately after a clean exit, else at the session's end.
 """
@@ -90,7 +90,7 @@ class ZooKeeperLeadership:
         return self._lock, self.node
 
     def stop(self) -> None:
-        """Resign; the caller closes the session next, which removes the nodes. Idempotent."""
+        """Resign. The caller then closes the session, which removes the nodes. Idempotent."""
         with self._state:
             self._reason = self._reason or "it has resigned"
         self._ended.set()
@@ -98,7 +98,7 @@ class ZooKeeperLeadership:
             self._thread.join()
 
     def _try(self, deadline: Deadline) -> str | None:
-        """Return None if leading, else describe the leader; a change sets `_changed`."""
+        """Try to lead; return None, or the present leader, whose loss sets `_changed`."""
         while True:
             try:
                 is_owner = self._created(deadline) or self._owned(deadline)
@@ -122,7 +122,7 @@ class ZooKeeperLeadership:
         return not failures
 
     def _owned(self, deadline: Deadline) -> bool:
-        """Whether this session owns the leader node, perhaps from an unanswered attempt."""
+        """Whether this session owns the leader node; an unanswered attempt can create it."""
         stat = self._session.ask(lambda client: client.exists_async(self.node), deadline)
         return stat is not None and stat.ephemeralOwner == self._session.number
 

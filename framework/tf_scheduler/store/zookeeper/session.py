@@ -1,9 +1,9 @@
 """ZooKeeper session with deadlines: each request is answered, or fails in time.
 
-kazoo 2.11 does not expose the session timeout that the server granted, nor why it cannot connect. It waits forever on a
-silent connection while requests are queued, and a whole session timeout for a silent server. With TLS it leaves the
-socket of a failed handshake open, and may overlook an answer that arrived together with another. Each of these defects
-has a test.
+kazoo 2.11 does not expose the session timeout that the server granted, nor why it cannot connect. While requests are
+queued, it waits forever on a silent connection. It waits a whole session timeout for a silent server. With TLS it
+leaves the socket of a failed handshake open, and may overlook the second of two answers that arrive together. Each of
+these defects has a test.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .address import ZooKeeperAddress, ZooKeeperTls
 
 
 class KazooSockets(SequentialThreadingHandler):  # type: ignore[misc]
-    """Create kazoo's connections. `timeout`: seconds per server, with TLS handshake."""
+    """Create kazoo's connections. `timeout`: seconds per server and for its handshake."""
 
     def __init__(self, tls: ZooKeeperTls | None, timeout: float) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class KazooConnection(ConnectionHandler):  # type: ignore[misc]
 
 
 def observe_connection(client: KazooClient, greeting_timeout: float) -> KazooConnection:
-    """Give the unstarted client a connection that exposes its session timeout."""
+    """Give a client, before its start, a connection that exposes the session timeout."""
     old = client._connection
     connection = KazooConnection(client, old.retry_sleeper, logger=old.logger)
     connection.greeting_timeout = greeting_timeout
@@ -140,9 +140,9 @@ _NO_ANSWER = (
 
 
 class RepeatFilter(logging.Filter):
-    """Pass the first of equal warnings, then one every 30 s with the number between.
+    """Pass one of equal warnings every 30 s, with the number of omitted warnings.
 
-    kazoo warns at each failed connection, twice a second while ZooKeeper is away.
+    kazoo warns of each failed connection, twice a second while ZooKeeper does not answer.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -212,20 +212,20 @@ class ZooKeeperSession:
 
     @property
     def number(self) -> int | None:
-        """Session id; None without a session."""
+        """Id of the session; None without a session."""
         client_id = self._client.client_id
         return int(client_id[0]) if client_id and client_id[0] else None
 
     def on_expired(self, callback: Callable[[], None]) -> None:
-        """Call `callback`, in another thread, when session and ephemeral nodes are gone."""
+        """Call `callback`, in another thread, when session and ephemeral nodes have ended."""
         self._client.add_listener(lambda state: callback() if state == KazooState.LOST else None)
 
     def submit(self, request: Request, deadline: Deadline) -> Any:
         """Send a request once and return the answer.
 
-        Raises StoreUnavailableError if nothing was sent, ZooKeeperTimeoutError without an answer, KazooException as the
-        server's answer. A connection is dropped after a silence of a quarter of the session timeout: with kazoo's own,
-        slower detection a leader would lose its leadership.
+        Raises StoreUnavailableError if nothing was sent, ZooKeeperTimeoutError if no answer came, and KazooException if
+        the server's answer is an error. A connection is dropped after a silence of a quarter of the session timeout.
+        kazoo detects a silent connection later, after a leader has lost its leadership.
         """
         if not self._connected.wait(deadline.left) or deadline.left == 0:
             raise self.unavailable()
@@ -312,7 +312,7 @@ class ZooKeeperSession:
 
 
 class _RequestBatch:
-    """Several requests as one pending result."""
+    """Send several requests concurrently; wait for their answers as for one request."""
 
     def __init__(self, requests: Sequence[Request], client: Any) -> None:
         self._pending = [request(client) for request in requests]

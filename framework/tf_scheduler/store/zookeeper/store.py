@@ -26,7 +26,7 @@ _CLEANUP_TIMEOUT = 5.0  # seconds
 
 
 def collect_garbage(tree: ServiceTree, session: ZooKeeperSession, head: Head) -> None:
-    """Remove nodes that the stored `head` does not need; a later snapshot retries."""
+    """Remove nodes that `head` does not need; after a failure, a later call retries."""
     try:
         for path in list(_garbage(tree, session, head, Deadline(_CLEANUP_TIMEOUT))):
             session.send(methodcaller("delete_async", path))
@@ -37,7 +37,7 @@ def collect_garbage(tree: ServiceTree, session: ZooKeeperSession, head: Head) ->
 def remove_nodes(tree: ServiceTree, session: ZooKeeperSession, seen: HeadVersion, leader_nodes: Sequence[str]) -> None:
     """Remove an erased service's nodes and `leader_nodes`, unless it is reinstalled.
 
-    Nodes that cannot be removed for lack of rights are empty.
+    Nodes that this client may not remove stay, but are empty.
     """
     deadline = Deadline(_CLEANUP_TIMEOUT)
     try:
@@ -77,7 +77,7 @@ def _children(session: ZooKeeperSession, path: str, deadline: Deadline) -> list[
 
 
 def is_world_accessible(address: ZooKeeperAddress, service: str, timeout: float) -> bool | None:
-    """Return whether every client can access the service's node; None: missing.
+    """Whether every client can access the service's node; None: the node is missing.
 
     Connects without credentials. Raises as the constructor of ZooKeeperStore does.
     """
@@ -198,7 +198,7 @@ class ZooKeeperStore:
         return self._session, Deadline(self._session.address.request_timeout)
 
     def _loaded(self) -> HeadVersion:
-        """Return the loaded, perhaps outdated version. Raises StoreConflictError if none."""
+        """Return the last loaded head. Raises StoreConflictError if nothing is loaded."""
         self._open()
         if self._seen is None:
             raise interface.conflict_error(self._service, self._tree.address, is_loaded=False)
