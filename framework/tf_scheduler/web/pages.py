@@ -35,7 +35,7 @@ _HEADERS = {"content-security-policy": _POLICY, "cache-control": "no-cache"}
 
 
 def pages() -> tuple[Route, ...]:
-    """Return the routes; `/` is the page, to which `/v1` leads a browser."""
+    """Return the routes; `/` is the page, and `/v1` redirects a browser to it."""
     api = (Route(path, _lead_to_page, methods=["GET"]) for path in ("/v1", "/v1/"))
     return (*(_route(name, content) for name, content in sorted(_files().items())), *api)
 
@@ -48,14 +48,14 @@ async def _lead_to_page(request: Request) -> Response:
 
 
 def _files() -> dict[str, bytes]:
-    """Read the files, which may be in a zip."""
+    """Read the static files, which may be in a zip."""
     files = resources.files(__package__).joinpath("static").iterdir()
     static = {item.name: item.read_bytes() for item in files if PurePath(item.name).suffix in KINDS}
     return {**static, STATES: _states().encode()}
 
 
 def _states() -> str:
-    """Return a module with tone and label of states, and which states have ended."""
+    """Return a JavaScript module with tone and label of all states, and ended states."""
     content = {
         "STATES": {word: {"tone": tone, "label": word.lower().replace("_", " ")} for word, tone in TONES.items()},
         "ENDED": [state.word for state in TaskState if state.has_ended],
