@@ -36,7 +36,7 @@ class SteadyClock:
     def step(self) -> float:
         """Return the seconds by which the wall clock was set since the last call.
 
-        Less than REPORTED_STEP is 0 until the sum is larger.
+        Steps are added up, and reported as 0 until their sum reaches REPORTED_STEP.
         """
         ahead = self._wall() - self()
         step = ahead - self._reported
@@ -49,7 +49,7 @@ class SteadyClock:
 def not_in_future(change: effects.Change, spec: ServiceSpec, now: float = math.inf) -> effects.Change:
     """Return a stored change without times in the future of `now`, a Unix time.
 
-    Deadlines are at most their longest duration away. The wall clock may have been ahead when the change was stored.
+    Deadlines are at most `now` plus their longest duration. The wall clock may have been ahead at the time of storage.
     """
     match change:
         case effects.TaskLaunched(record):

@@ -133,7 +133,7 @@ def claims_of(token: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ServiceLogin:
-    """Requests tokens. `verify`: file or folder of trusted CAs, True: the machine's."""
+    """Request tokens. `verify`: file or folder of trusted CAs; True: this machine's."""
 
     account: Account
     verify: bool | str = True
@@ -188,14 +188,14 @@ _BINARY = "application/octet-stream"
 
 @dataclass(frozen=True, slots=True)
 class SecretStore:
-    """Client of the secret store. `verify`: file of trusted CAs, True: the machine's."""
+    """Client of the secret store. `verify`: file of trusted CAs; True: this machine's."""
 
     cluster: str
     credentials: Credentials
     verify: bool | str = True
 
     def read(self, source: SecretSource) -> bytes:
-        """Return the value. Raise SecretError, SourceUnavailableError."""
+        """Return a secret's value. Raise SecretError, SourceUnavailableError."""
         answer = self._get(source)
         if answer.status_code == requests.codes.ok:
             return _value(source, answer)

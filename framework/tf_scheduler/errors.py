@@ -9,7 +9,7 @@ SchedulerError                                     `kind`, `exit_code` and `http
 +-- PackageError                                   invalid package
 +-- StoreError (store.interface), LoginError, AccountError (dcos), ApiError, BadRequestError (api), BundleError, ...
 
-Programs that ship alone (dcos_command, mesos_local) have their own root with the same attributes.
+Programs that are shipped alone (dcos_command, mesos_local) have their own base class with the same attributes.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _MAX_LINES = 10
 class OptionsError(SchedulerError):
     """All errors in the options, in the order of the document's sections.
 
-    The text has at most ten lines, `problems` has all.
+    The text has at most ten lines; `problems` contains all errors.
     """
 
     kind = "invalid_options"
     http_status = 400
 
     def __init__(self, problems: Sequence[Problem] | str) -> None:
-        """`problems`: text for one problem of the whole document."""
+        """`problems`: the problems, or a text for one problem of the whole document."""
         self.problems = (Problem("", problems),) if isinstance(problems, str) else tuple(problems)
         lines = [*map(str, self.problems)]
         if len(lines) > _MAX_LINES:
@@ -87,7 +87,7 @@ class FileError(SchedulerError):
 
 
 class SecretError(SchedulerError):
-    """The source lacks or denies the secret; a retry fails. Messages omit the value."""
+    """The source lacks or denies the secret; a retry would fail. Messages omit values."""
 
     kind = "secret_missing"
     http_status = 424

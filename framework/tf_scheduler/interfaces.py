@@ -22,11 +22,11 @@ class Driver(Protocol):
         """Send enqueued calls for some seconds, and disconnect; tasks keep running."""
 
     def perform(self, call: Call) -> object:
-        """Send or enqueue one call; never wait for Mesos, nor raise for a lost connection."""
+        """Send or enqueue a call; do not wait for Mesos, nor raise if disconnected."""
 
 
 class Observer(Protocol):
-    """Observer of each stored decision, after its calls are sent. Must not block."""
+    """Called with each stored decision after its calls are sent. Must not block."""
 
     def __call__(self, event: Event, decision: Decision) -> None: ...
 
@@ -42,7 +42,7 @@ class FileChunk:
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """Entry of a folder; `mode` as `ls -l` prints it, for a link of its target."""
+    """Entry of a folder; `mode` as `ls -l` prints it, of a link's target."""
 
     name: str
     mode: str

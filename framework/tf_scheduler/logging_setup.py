@@ -1,4 +1,4 @@
-"""Log: one text or JSON line per record, secrets redacted. Signal handlers."""
+"""Format and redact log records as text or JSON lines; install signal handlers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LogFields = dict[str, str]
 
 
 def log_fields(number: int, event: Event, decision: Decision) -> Iterator[tuple[Outcome, LogFields]]:
-    """Yield outcomes with log fields. `number` counts decisions since the start."""
+    """Yield outcomes with their log fields. `number` counts decisions since the start."""
     if not decision.outcomes:
         return
     used = _offers_by_task(decision)
@@ -82,7 +82,7 @@ MIN_SECRET_LENGTH = 6
 
 
 class SecretRedactor:
-    """Redacts secrets in all encodings; each line of a multi-line secret counts."""
+    """Redact secrets in all encodings; also each single line of a multi-line secret."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         parts = {part for value in values for part in _encoded_parts(value) if len(part) >= MIN_SECRET_LENGTH}
@@ -114,7 +114,7 @@ CONTINUATION = "    "
 
 
 class ConsoleFormatter(logging.Formatter):
-    """Local time, level, logger, message, and fields in brackets."""
+    """Format a record as local time, level, logger, message, and fields in brackets."""
 
     def __init__(self, redactor: SecretRedactor) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: ")
@@ -129,7 +129,7 @@ class ConsoleFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """JSON object with time (UTC), level, logger, message and KEYS, null if unknown."""
+    """Format a record as JSON: UTC time, level, logger, message, KEYS (null: unknown)."""
 
     def __init__(self, redactor: SecretRedactor) -> None:
         super().__init__()
@@ -185,7 +185,7 @@ def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
 def handle_signals(handler: Callable[[signal.Signals], None], *signals: signal.Signals) -> Iterator[None]:
     """Call `handler` with each signal in the block, then restore earlier handlers.
 
-    It interrupts the main thread, and must not take a lock that this thread may hold.
+    The handler interrupts the main thread, and must not take a lock that this thread may hold.
     """
     previous = {each: signal.signal(each, lambda number, _frame: handler(signal.Signals(number))) for each in signals}
     try:
@@ -197,7 +197,7 @@ def handle_signals(handler: Callable[[signal.Signals], None], *signals: signal.S
 
 @contextmanager
 def handle_signals_in_thread(handler: Callable[[signal.Signals], None], *signals: signal.Signals) -> Iterator[None]:
-    """Call `handler` as `handle_signals` does, in a thread; it may take any lock."""
+    """Call `handler` with each signal in its own thread, where it may take any lock."""
     # SimpleQueue.put may interrupt itself (documented as reentrant).
     received: SimpleQueue[signal.Signals | None] = SimpleQueue()
 

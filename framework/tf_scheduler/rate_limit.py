@@ -32,7 +32,7 @@ def client_key(address: str) -> str:
 
 @dataclass(slots=True)
 class RateLimiter:
-    """Safe for threads."""
+    """One token bucket per client. Thread-safe."""
 
     clock: Callable[[], float] = time.monotonic
     max_buckets: int = _MAX_BUCKETS

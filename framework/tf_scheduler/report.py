@@ -145,7 +145,7 @@ def _picture(run: Run, title: str, value: Callable[[Progress], float | None], *,
 
 
 def _marks(run: Run, line: Line, end: float) -> list[Html]:
-    """Return a mark at each point since which another number of workers runs."""
+    """Return a mark at each point where the number of running workers changes."""
     workers = [launch for launch in run.launches if launch.task.startswith("worker-")]
     spans = [(launch.running or math.inf, launch.ended or math.inf) for launch in workers]
     counts = [(at, sum(start <= at + run.submitted < stop for start, stop in spans)) for at, _ in line]
@@ -158,7 +158,7 @@ def _marks(run: Run, line: Line, end: float) -> list[Html]:
 
 
 def _lines(run: Run, value: Callable[[Progress], float | None]) -> dict[str, Line]:
-    """Return task -> (seconds since submission, value) points, leading task first."""
+    """Return task -> (seconds since submission, value) points; the leading task first."""
     order = sorted(run.curves, key=lambda task: (task != run.leader, task))
     lines: dict[str, Line] = {}
     for task in order:

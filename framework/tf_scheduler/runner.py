@@ -6,7 +6,7 @@
                                      4. log the outcomes, call the observers
 
 Status updates that wait in the inbox form a batch: decided one by one, stored in one transaction; plans are computed
-once, with the last. If the store fails, state and Mesos are as before the event, and the next start recovers.
+once, with the last update. If the store fails, state and Mesos are as before the event, and the next start recovers.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ def restore(spec: ServiceSpec, store: StateStore, now: float = math.inf) -> Sche
 
 
 class Runner:
-    """Owns the state: an immutable value, replaced as a whole, for any thread to read.
+    """Own the state: an immutable value, replaced as a whole. Any thread may read it.
 
-    When `leadership` is lost, no call is sent any more and `run` raises LeadershipLostError; None: the store has no
-    leader election. `checkpoint` is for tests: an exception from it stops the loop at that point.
+    When `leadership` is lost, the runner sends no more calls, and `run` raises LeadershipLostError. None: the store has
+    no leader election. `checkpoint` is for tests: an exception from it stops the loop at that point.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Runner:
 
     @property
     def queued_events(self) -> int:
-        """Number of events that wait. Safe for threads."""
+        """Number of events that wait in the inbox. Safe for threads."""
         return self._inbox.qsize()
 
     def request_stop(self, reason: str) -> None:
@@ -128,7 +128,7 @@ class Runner:
     def abort(self, *, teardown: bool = False) -> None:
         """Leave the loop; tasks keep running for the next scheduler. Safe for threads.
 
-        With `teardown` Mesos is asked to kill the tasks, without waiting for them.
+        With `teardown`, ask Mesos to kill the tasks, but do not wait for their end.
         """
         self._aborted, self._teardown = True, teardown
         self.put(lambda: None)

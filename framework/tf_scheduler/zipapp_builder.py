@@ -1,7 +1,7 @@
 """Build reproducible one-file programs for `python3 FILE`, such as the executor.
 
-The zip has sources without byte code, which another Python could not read, and without compression, whose bytes depend
-on the installed zlib: every Python builds the same file.
+Every Python builds the same file. The zip contains no byte code, which another Python could not read. It is not
+compressed, because compressed bytes depend on the installed zlib.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class BundleError(SchedulerError):
 
 
 def package_files(package: str, what: str, kinds: tuple[str, ...] = (".py",)) -> Iterator[tuple[str, bytes]]:
-    """Yield zip name and content of a package's files. Raises BundleError if missing."""
+    """Yield name in the zip and content of a package's files. Raises BundleError."""
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         raise BundleError(f"{what} needs the Python package {package}, which is not installed")
@@ -44,7 +44,7 @@ def package_files(package: str, what: str, kinds: tuple[str, ...] = (".py",)) ->
 
 
 def distribution(name: str) -> importlib.metadata.Distribution:
-    """Return an installed distribution, or pymesos as mesos_client contains it."""
+    """Return an installed distribution; for pymesos, the copy in mesos_client."""
     spec = importlib.util.find_spec("mesos_client") if name == VENDORED else None
     if spec is None or spec.origin is None:
         return importlib.metadata.distribution(name)
@@ -52,7 +52,7 @@ def distribution(name: str) -> importlib.metadata.Distribution:
 
 
 def licences(name: str) -> dict[str, bytes]:
-    """Return licence texts and metadata, which names author and licence."""
+    """Return licence texts, and the metadata file, which names author and licence."""
     about = distribution(name)
     paths = [Path(str(path.locate())) for path in about.files or () if _is_licence(path.name)]
     # The file list of an installation by pip before 23.1 without wheel is that of the sources.
