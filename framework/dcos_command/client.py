@@ -74,7 +74,7 @@ class Installation(Protocol):
         """Return the input of the scheduler's update preview for exactly these options."""
 
     def update(self, options: Mapping[str, Any], version: str | None, *, replace_all: bool) -> Any:
-        """Restart the scheduler with `options`; keep others unless `replace_all`."""
+        """Restart the scheduler with `options`; unless `replace_all`, keep all others."""
 
     def uninstall(self) -> Any:
         """Start the removal of the service; return without waiting for its end."""
@@ -359,6 +359,6 @@ def client_at(url: str, name: str, environment: Mapping[str, str], program: str)
 
 
 def with_token(service: ServiceClient, option: str, environment: Mapping[str, str]) -> ServiceClient:
-    """Set the client's token: --token, else its own, the variable's, `dcos config`'s."""
+    """Set the token: from --token, the client, the variable, or `dcos config`."""
     default = environment.get(TOKEN_VARIABLE) or service.cluster.api_token
     return replace(service, token=option or service.token or default)

@@ -419,7 +419,7 @@ def _run_in_task(service: ServiceClient, task: str, words: Sequence[str], timeou
 
 
 def _show_exec(answer: Mapping[str, Any], timeout: int) -> Renderable:
-    """Print the command's output here, to the same of the two streams."""
+    """Print output and errors to the streams that the command has written to."""
     notes = ["The output is longer: only its first part is shown."] if answer["cut"] else []
     notes += [f"The command was killed after {timeout} s (--timeout)."] if answer["timed_out"] else []
     yield Raw(answer["stdout"])

@@ -183,7 +183,7 @@ def _unbreakable_width(cell: str) -> int:
 
 
 def _texts(table: Table) -> list[list[str]]:
-    """Return the texts of the heading and of all rows."""
+    """Return the texts of the heading row and of all other rows."""
     return [[cell_text(cell) for cell in row] for row in [list(table.columns), *table.rows]]
 
 

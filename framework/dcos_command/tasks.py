@@ -274,7 +274,7 @@ class ProgressLines:
         self._has_trained = False
 
     def show(self, overview: Mapping[str, Any], seconds: float) -> None:
-        """Print what is new in an overview that is from `seconds` after the start."""
+        """Print what is new in an overview. `seconds`: time since the job's start."""
         activity = job_activity(overview)
         notices, restarts = overview.get("notices", self._notices), overview.get("restarts", self._restarts)
         for notice in notices:
@@ -290,7 +290,7 @@ class ProgressLines:
             self._echo(f"{activity}{text or _state_text(overview)}")
 
     def _changed(self, overview: Mapping[str, Any], seconds: float) -> str:
-        """Return the part of a line about a change: agents, or the first step."""
+        """Return what a line about this change adds: the agents of tasks, or the step."""
         step = _trainer(overview).get("step")
         if overview["activity"] in (Activity.FETCHING, Activity.IMPORTING):
             tasks = (task for task in overview["tasks"] if task.get("live") and task["hostname"])

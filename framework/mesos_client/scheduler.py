@@ -62,7 +62,7 @@ class SubscribeRetry:
         return self._delay(loss, refused, now), is_new
 
     def _refreshed(self, loss: StreamLoss) -> bool:
-        """Whether to try a new token immediately: on the first 401 one may be expired."""
+        """Whether to try a new token immediately: the first 401 may mean an expired token."""
         if loss.status != UNAUTHORIZED or loss.request is None:
             return False
         first, self._renewed = not self._renewed, True

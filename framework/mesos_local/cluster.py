@@ -310,11 +310,11 @@ class LocalCluster:
         return {**dict.fromkeys(gateway, GATEWAY), **{name: agent_address(number) for number, name in agents}}
 
     def _inner_address(self, name: str, address: str) -> str:
-        """Return the "IP:PORT" at which a node listens, inside any namespaces."""
+        """Return the "IP:PORT" at which a node listens, in the namespaces if there are any."""
         return f"{self._inner_hosts()[name]}:{address.rpartition(':')[2]}" if self.has_containers else address
 
     def _inside(self, name: str, command: Callable[[], list[str]]) -> list[str]:
-        """Return a node's command, which enters any namespaces, of agent `name` if given."""
+        """Prefix a node's command to run in the namespaces, if any. `name`: of an agent."""
         return [*inside(self.network.pid, name), *command()] if self.has_containers else command()
 
     def _write_record(self) -> None:

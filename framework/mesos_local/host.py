@@ -131,7 +131,7 @@ class ProcessId:
         return True
 
     def how_it_ended(self) -> str:
-        """Return "exit code 1" or "killed by SIGKILL"; empty unless an unreaped child."""
+        """Return "exit code 1" or "killed by SIGKILL"; empty if reaped or not a child."""
         with suppress(ChildProcessError):
             result = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
             if result is not None and result.si_code == os.CLD_EXITED:

@@ -42,7 +42,7 @@ class FileChunk:
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """Entry of a folder; `mode` as `ls -l` prints it, of a link's target."""
+    """Entry of a folder. `mode` has the form of `ls -l`; a link has its target's mode."""
 
     name: str
     mode: str

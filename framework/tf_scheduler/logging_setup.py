@@ -197,7 +197,7 @@ def handle_signals(handler: Callable[[signal.Signals], None], *signals: signal.S
 
 @contextmanager
 def handle_signals_in_thread(handler: Callable[[signal.Signals], None], *signals: signal.Signals) -> Iterator[None]:
-    """Call `handler` with each signal in its own thread, where it may take any lock."""
+    """Call `handler` in another thread, where it may take a lock; see handle_signals."""
     # SimpleQueue.put may interrupt itself (documented as reentrant).
     received: SimpleQueue[signal.Signals | None] = SimpleQueue()
 

@@ -128,7 +128,7 @@ class Runner:
     def abort(self, *, teardown: bool = False) -> None:
         """Leave the loop; tasks keep running for the next scheduler. Safe for threads.
 
-        With `teardown`, ask Mesos to kill the tasks, but do not wait for their end.
+        With `teardown`, Mesos is asked to kill the tasks; this method does not wait.
         """
         self._aborted, self._teardown = True, teardown
         self.put(lambda: None)

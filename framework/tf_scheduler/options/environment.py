@@ -44,7 +44,7 @@ def to_document(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _default_text(option: Option) -> str:
-    """Return the default as Cosmos renders it; only lists of numbers are not empty."""
+    """Return the default as Cosmos renders it; lists are empty, except of numbers."""
     default = option.default
     if isinstance(default, (tuple, dict)):
         return "".join(f"{item}{RECORD_END}" for item in default)

@@ -62,7 +62,7 @@ DATA_SERVICE = "exec python -m tf_executor.data_service"
 
 
 def upstream_side_jobs(options: Document) -> Iterator[model.JobSpec]:
-    """Yield the job that other jobs need the address of: the tf.data dispatcher."""
+    """Yield the job whose address other jobs need: the tf.data dispatcher."""
     section = options["data_service"]
     if section["workers"]:
         needs = Needs(thousandths(section["dispatcher_cpus"]), section["dispatcher_mem"] * UNIT)

@@ -140,13 +140,13 @@ def _reasons_by_state(state: SchedulerState, spec: ServiceSpec, reasons: Mapping
 
 
 def _waits(state: SchedulerState, spec: ServiceSpec) -> bool:
-    """Whether the number of running tasks changes only at their next checkpoint."""
+    """Whether the number of running tasks changes only after their next checkpoint."""
     updated = replace(state, spec=spec, stored=replace(state.stored, full_spec=None))
     return keep_size(updated, 0.0).state.stored.resized.until is not None
 
 
 def _steps(state: SchedulerState | None, name: TaskName) -> tuple[int | None, int | None]:
-    """Return a running task's step now, and at its last checkpoint; None: unknown."""
+    """Return a running task's last step, and the step of its checkpoint, if known."""
     report = None if state is None else state.process.progress.get(state.stored.tasks[name].id)
     return (None, None) if report is None else (report.step, report.saved_step)
 

@@ -197,7 +197,7 @@ def idle_agents_are_not_used(_: Document, options: Document) -> Iterator[Problem
 
 
 def torchrun_trains_separate_models(_: Document, options: Document) -> Iterator[Problem]:
-    """Warn if each task's `torchrun` trains alone: peers need strategy pytorch_ddp."""
+    """Warn if each task's `torchrun` would train alone: it needs strategy pytorch_ddp."""
     service = options["service"]
     commands = {f"{name}.command": options[name]["command"] for name in ("service", *JOBS)}
     if sum(options[section]["count"] for section in ("chief", "worker", "gpu_worker")) < 2:
@@ -229,7 +229,7 @@ def agents_without_executor_login(_: Document, options: Document) -> Iterator[Pr
 
 
 def secrets_have_default_user(_: Document, options: Document) -> Iterator[Problem]:
-    """Warn of secrets with the default user, which tasks of other services also have."""
+    """Warn if tasks with secrets run as the default user, as do other services' tasks."""
     service = options["service"]
     default = next(option.default for option in OPTIONS if str(option) == "service.user")
     sections = [

@@ -57,7 +57,7 @@ class RuntimeRequest:
 
 
 def request_problems(wanted: RuntimeRequest, python: str) -> list[str]:
-    """Return the reasons why a request is invalid; `python`: a version such as `3.11`."""
+    """Return why a request is invalid; `python`: a version such as `3.11`."""
     problems = []
     if not (wanted.tensorflow or wanted.others or wanted.builds):
         problems.append("nothing to install; pass --tensorflow VERSION or --package REQUIREMENT")
@@ -119,7 +119,7 @@ _TORCH_NUMPY_2 = (2, 3)
 
 
 def torch_creation_arguments(version: str, own_minor: int) -> tuple[str, str]:
-    """Return name and arguments of `runtime create`; empty: the newest PyTorch."""
+    """Return name and arguments of `runtime create`; empty `version`: the newest."""
     series = _series(version)
     if series is None:
         return "torch", "torch --package torch --package numpy"

@@ -148,7 +148,7 @@ def _reason(error: OSError | subprocess.SubprocessError) -> str:
 
 
 def _candidates(python: str) -> Iterator[str]:
-    """Yield interpreters on the PATH, then all of pyenv, also those not selected."""
+    """Yield interpreters on the PATH, then all of pyenv, also unselected versions."""
     program = f"python{python}"
     for folder in os.get_exec_path():
         path = Path(folder) / program
@@ -248,7 +248,7 @@ def _check(python: Path, report: Report) -> None:
 
 
 def _import_problem(done: subprocess.CompletedProcess[str]) -> str:
-    """Return why an import failed, or empty; tensorflow_datasets only logs a failure."""
+    """Return why an import failed, or empty. tensorflow_datasets only logs failures."""
     lines = done.stderr.splitlines()
     if not done.returncode and _TRACEBACK not in lines:
         return ""
@@ -299,7 +299,7 @@ def _read(folder: Path) -> Runtime | None:
 
 
 def _delete(folder: Path) -> None:
-    """Remove a runtime, its marker first, so that a partly removed one is incomplete."""
+    """Remove a runtime. Remove its marker first: a partial runtime then is incomplete."""
     (folder / _COMPLETE).unlink(missing_ok=True)
     if folder.exists():
         shutil.rmtree(folder)

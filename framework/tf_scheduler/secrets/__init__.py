@@ -1,1 +1,1 @@
-"""Read secret values from their sources; deliver them to executors, unstored."""
+"""Read secret values from their sources and send them to executors; store none."""

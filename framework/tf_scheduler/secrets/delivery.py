@@ -38,7 +38,7 @@ class SecretSources:
         self._readers = readers
 
     def value(self, text: str) -> bytes:
-        """Return a secret's value. Raises SecretError, SourceUnavailableError (retry)."""
+        """Return a value. Raises SecretError, or SourceUnavailableError: a retry may help."""
         scheme, _, rest = text.partition(":")
         try:
             source = SecretSource(INLINE_SCHEME, rest) if scheme == INLINE_SCHEME else parse_source(text)
@@ -101,7 +101,7 @@ DecodeEvent = Callable[[], Event | None]
 
 @dataclass(slots=True)
 class SecretService:
-    """Answer executors' requests. `put`: inbox of the loop; `secrets_of`: of a launch."""
+    """Answer executors. `put`: the loop's inbox; `secrets_of`: secrets of a launch."""
 
     put: Callable[[DecodeEvent], None]
     sources: SecretSources
@@ -146,7 +146,7 @@ class SecretService:
             waiting.set_result(decision)
 
     def _client_key(self, event: SecretsRequested) -> tuple[str, str]:
-        """Return the rate limit's key: a valid token has its own, apart from guesses."""
+        """Return the rate limit's key: a launch with a valid token has a key of its own."""
         is_known = self._state is not None and self.is_known(self._state, event)
         return client_key(event.address), event.task_id if is_known else ""
 

@@ -176,7 +176,7 @@ class RunArchive(BackgroundWriter):
         store: Folder for records; empty: no folder.
         history: Database with the past runs of this user.
 
-    The record is written at any time after the result is stored. If the scheduler is killed before the write, the next
+    The record is written after the result is stored. If the scheduler is killed before the write, the next
     scheduler writes the record. A failed write is tried again.
     """
 

@@ -211,7 +211,7 @@ def spec_of(
 def package_defaults(document: Document, environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Return the package's defaults: executor; the check job if no program is set.
 
-    The check job tests that tasks can reach each other. It allows to install the package without options.
+    The check job tests that tasks can reach each other. With it, the package can be installed without options.
     """
     defaults = {"executor": {"url": environment.get("EXECUTOR_URI", "")}}
     executor = document.get("executor")
@@ -264,7 +264,7 @@ class OptionsHistory:
         return replace(state, process=replace(state.process, rejected=chosen.rejected))
 
     def _resolved(self, document: Document, environment: Mapping[str, str], target: Document) -> Document:
-        """Resolve new options; keep those of the options in `target` that must not change."""
+        """Resolve new options; take `kept_options` that are omitted from `target`."""
         defaults = merge(kept_options(target), package_defaults(document, environment))
         return resolve(document, defaults, _RULES)
 
@@ -284,7 +284,7 @@ class OptionsHistory:
                 yield Outcome("TargetChanged", f"new target configuration {change.configuration.id}: {effects}")
 
     def preview(self, update: Document, state: SchedulerState) -> PreviewBody:
-        """Return the effects of an update to `options`, or to an app's `environment`.
+        """Return the effects of an update, given as `options` or an app's `environment`.
 
         Raises OptionsError with all problems.
         """

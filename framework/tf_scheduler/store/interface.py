@@ -199,7 +199,7 @@ class Leadership(Protocol):
         """Raise LeadershipLostError unless certainly leading; always raise after a loss."""
 
     def on_lost(self, callback: Callable[[str], None]) -> None:
-        """Call `callback` once, with the reason, when leadership is lost or if it was.
+        """Call `callback` once, with the reason: at the loss, or now after a loss.
 
         The call may come from any thread and must not block.
         """

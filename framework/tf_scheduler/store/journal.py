@@ -131,7 +131,7 @@ class EventJournal(BackgroundWriter):
         self._lock, self._store_lock = threading.Lock(), threading.Lock()
 
     def commit(self, store: StateStore, changed: Sequence[Write], decided: Sequence[tuple[Event, Decision]]) -> None:
-        """Be the loop's CommitHook: store outcomes with changes, without changes later."""
+        """Store changes with their outcomes; outcomes alone later. A CommitHook."""
         for event, decision in decided:
             for outcome in decision.outcomes:
                 self._add(event.kind, outcome)

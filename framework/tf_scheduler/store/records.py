@@ -106,7 +106,7 @@ def writes(change: effects.Change, before: SchedulerState) -> tuple[Write, ...]:
 
 
 def _deleted_key(change: effects.Change) -> str:
-    """Return the key to delete if that is all that the change does, else empty."""
+    """Return the key of a change that only deletes this key, else an empty text."""
     match change:
         case effects.AbandonedLaunchEnded():
             return f"{ABANDONED}/{change.id}"

@@ -341,7 +341,7 @@ def secret_urls_are_http(options: Document) -> Iterator[Problem]:
 
 
 def scheduler_secrets_are_local(options: Document) -> Iterator[Problem]:
-    """Reject credentials in options, which must name a variable or file instead."""
+    """Reject credentials as values: these options name a variable or a file."""
     for section, name in ((section, name) for section, names in _SECRET_OPTIONS.items() for name in names):
         text = options[section][name]
         if text and _scheme(text) not in ("env", "file"):

@@ -325,7 +325,7 @@ class RecordList(OptionField[tuple[Mapping[str, Any], ...]]):
         return record
 
     def _loaded(self, value: dict[str, Any]) -> Mapping[str, Any]:
-        """Load an entry. An error has the entry, with defaults for its invalid fields."""
+        """Load an entry. ValidationError has the entry, with defaults for invalid fields."""
         try:
             record: Mapping[str, Any] = self.schema.load(value)
         except ValidationError as error:

@@ -34,7 +34,7 @@ _COLLECTIVE = named(lambda traits: traits.is_collective, "and")
 
 
 class JobPolicySection(Section):
-    """Restart policy of a job; `restart` and `recovery` replace omitted values."""
+    """Restart policy of a job; omitted values are taken from `restart` and `recovery`."""
 
     restart_policy = choice(
         "When to relaunch a failed task. on_failure: up to max_failures times. always: without a limit. never: a "

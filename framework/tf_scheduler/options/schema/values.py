@@ -122,7 +122,7 @@ def _atom(text: str, repeat: str, pattern: str, after: int) -> _Atom:
 
 
 def _overlapping(atoms: Sequence[_Atom], number: int) -> str:
-    """Return a following atom that shares characters with the repeated one, or empty."""
+    """Return a following atom that may match the repeated atom's characters, or empty."""
     following: int | None = number + 1
     while following is not None and following < len(atoms):
         if atoms[following].characters & atoms[number].characters:

@@ -132,7 +132,7 @@ def _unique() -> str:
 
 
 class ServiceTree:
-    """Nodes of a service. Each change requires `guard`, the leader's node, if it is set."""
+    """Nodes of a service. Each change requires `guard`, the leader's node, if set."""
 
     def __init__(self, session: ZooKeeperSession, service: str) -> None:
         self._session = session
