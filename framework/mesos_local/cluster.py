@@ -310,7 +310,7 @@ class LocalCluster:
         return {**dict.fromkeys(gateway, GATEWAY), **{name: agent_address(number) for number, name in agents}}
 
     def _inner_address(self, name: str, address: str) -> str:
-        """Return the "IP:PORT" at which a node listens, in the namespaces if there are any."""
+        """Return the "IP:PORT" at which a node listens, if possible in the namespaces."""
         return f"{self._inner_hosts()[name]}:{address.rpartition(':')[2]}" if self.has_containers else address
 
     def _inside(self, name: str, command: Callable[[], list[str]]) -> list[str]:
