@@ -117,7 +117,7 @@ def time_limit(seconds: float, expire: Callable[[], None]) -> Iterator[None]:
 
 
 class NoReplyError(OSError):
-    """No complete reply; the text is the cause in words, such as `Connection refused`."""
+    """No complete reply arrived; the text is the cause, such as `Connection refused`."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(getattr(cause, "strerror", None) or str(cause) or repr(cause))
@@ -157,7 +157,7 @@ class HttpClient:
     def fetch(
         self, url: str, headers: Mapping[str, str] | None = None, body: bytes | None = None, method: str | None = None
     ) -> HttpReply:
-        """Return the reply. `method`: by default GET without a body, POST with one.
+        """Return the reply. `method`: by default GET, or POST if there is a body.
 
         Raises NoReplyError, and ValueError for an invalid URL or header.
         """
@@ -214,7 +214,7 @@ class HttpClient:
 
 
 class _AnyStatus(urllib.request.HTTPErrorProcessor):
-    """Treats no status as an error."""
+    """Accepts replies with any status; urllib would raise an error for some."""
 
     def http_response(self, request: Any, response: Any) -> Any:  # noqa: ARG002
         return response

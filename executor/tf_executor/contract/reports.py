@@ -253,7 +253,7 @@ class Progress:
         return _message("progress", task_id, {**asdict(self), "metrics": self.metrics})
 
     def to_json(self, names: Iterable[str]) -> dict[str, Any]:
-        """Return named values and metrics as JSON; null if not reported or not finite."""
+        """Return the values `names` and all metrics as JSON; null if unknown or infinite."""
         values = {name: getattr(self, name) for name in names}
         return {**strict_json(values), "metrics": strict_json(self.metrics)}
 
@@ -343,7 +343,7 @@ def describe_restart_loss(step: int | None, saved_step: int | None) -> str:
 
 @dataclass(frozen=True)
 class Usage:
-    """Resources that the processes of one launch use; None: they have ended."""
+    """Resources that the processes of a launch use; None: the processes have ended."""
 
     #: Largest resident memory so far, in MB of 2^20 bytes, as Mesos counts.
     memory_peak_mb: float
@@ -373,12 +373,12 @@ class ExecReport:
     stderr: str | None = None
 
     def encode(self) -> bytes:
-        """Return the content of its file: strict JSON."""
+        """Return the content of the result file: strict JSON."""
         return json.dumps({name: value for name, value in asdict(self).items() if value is not None}).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> ExecReport | None:
-        """Decode a file; None if the task's program has overwritten it. Never raises."""
+        """Decode a result file; None if the program has overwritten it. Never raises."""
         valid, invalid = _checked(_parsed(data, lambda _: None, MAX_EXEC_FILE), _EXEC_CHECKS)
         report = cls(**valid)
         return None if invalid or report == cls() else report

@@ -45,7 +45,7 @@ def format_rate(value: float | None, unit: str) -> str:
 
 
 def format_percent(share: float) -> str:
-    """Format a share, from 0 to 1, as `58 %`; `100 %` only if it is complete."""
+    """Format a share from 0 to 1, such as `58 %`; `100 %` only for 1."""
     return f"{100 if share >= 1 else min(99, max(0, round(100 * share)))} %"
 
 

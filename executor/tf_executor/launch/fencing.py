@@ -4,13 +4,14 @@ Two launches of a task can run at the same time. Either Mesos has given up the a
 scheduler has lost its state, so that the service has two frameworks. So each launch writes its serial number and time
 to `CHECKPOINT_DIR/.dcos-tensorflow/SERVICE.TASK.json`. A launch stops if the file names a newer launch:
 
-- If the launches belong to two frameworks, the framework that came to the folder last has the newer one. The files
-  `SERVICE.NUMBER.json` list the frameworks; each change of the list has the next number. Each numbered file can be
-  created only once. If two frameworks arrive at the same moment, exactly one of them is therefore last, and it is last
-  for every task. Their serial numbers cannot be compared, because a framework without the earlier state begins at 1. A
-  framework never gets the folder back. Otherwise two schedulers that relaunch their tasks would stop each other's tasks
-  forever. One exception: if programs of both frameworks run before either framework is listed, the frameworks have the
-  order of the launches that list them. A running launch remembers the list, because a program may remove it.
+- If the launches belong to two frameworks, the newer launch is that of the framework that came to the folder last. The
+  files `SERVICE.NUMBER.json` list the frameworks; each change of the list has the next number. Each numbered file can
+  be created only once. If two frameworks arrive at the same moment, exactly one of them is therefore last, and it is
+  last for every task. Serial numbers of two frameworks cannot be compared, because a framework without the earlier
+  state begins at 1. A framework never gets the folder back. Otherwise two schedulers that relaunch their tasks would
+  stop each other's tasks forever. One exception: if programs of both frameworks run before either framework is listed,
+  the times of the launches that list them decide the order. A running launch remembers the list, because a program may
+  remove the files.
 - If both launches belong to one framework, the newer one has the higher serial number and the later time of launch. If
   the number and the time disagree (a restored backup, or a clock set back), the launch that wrote last is newer.
 

@@ -49,7 +49,7 @@ def _sends_settings(connection: socket.socket) -> bool:
 
 
 def _close(connection: socket.socket) -> None:
-    """Close gracefully: a reset connection may be logged as an error by the server."""
+    """Close gracefully, because servers may log a reset connection as an error."""
     try:
         connection.sendall(_SETTINGS_ACK + _GOAWAY_FRAME)
         connection.shutdown(socket.SHUT_WR)
@@ -152,7 +152,7 @@ class HealthChecks:
         self._on_event(self._failure(f"stalled: no progress and no output for {silent:.0f} s"))
 
     def _failure(self, reason: str) -> Unhealthy | FrozenTooLong:
-        """Return the event of a failed check: Unhealthy, or FrozenTooLong if frozen."""
+        """Return the event of a failed check; FrozenTooLong if processes are frozen."""
         detector = FreezeDetector()
         detector.add(self._sample(), 0.0)
         self._stopped.wait(_CHECK_INTERVAL)

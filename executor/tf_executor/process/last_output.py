@@ -263,7 +263,7 @@ def _entries(folder: str) -> Sequence[str]:
 
 
 def _exception(lines: Sequence[str]) -> tuple[int, int, re.Match[str] | None]:
-    """Return begin and end of the last exception's text, and the program's last frame.
+    """Return start and end of the last exception's text, and the program's last frame.
 
     A SyntaxError of the program has no header. The header of a long traceback may be cut off.
     """

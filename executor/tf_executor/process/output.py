@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class RotatedFile:
-    """Log file with rotation: a full file moves to `NAME.1`, `NAME.1` to `NAME.2`, ...
+    """Log file with rotation: a full file becomes `NAME.1`, then `NAME.2`, and so on.
 
     The content is copied and the file truncated, so that the inode stays valid for `tail -f`, Mesos' file API and
     inherited descriptors. Nothing is lost, because no other process writes. If the file was removed, the next output

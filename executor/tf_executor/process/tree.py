@@ -64,7 +64,7 @@ def close_descriptors_on_exec() -> None:
 
 
 def access_files_as(user: int, group: int, groups: Sequence[int]) -> None:
-    """Let only the calling thread access files as another user; the others keep root.
+    """Let the calling thread access files as another user; other threads stay root.
 
     On a machine type that _SETGROUPS lacks, the thread keeps its supplementary groups.
     """

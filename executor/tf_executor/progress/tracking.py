@@ -115,7 +115,7 @@ class Tracker:
         return source != OUTPUT or bool(metrics or values.keys() - {"epoch", "epochs"})
 
     def _time_of(self, report: Mapping[str, Any], now: float) -> float:
-        """Return when the program made a report; the last one may arrive at its exit."""
+        """Return when the program made a report; the last report may arrive late."""
         time = reports.finite(report.get("_time"))
         earliest = self._samples[-1].time if self._samples else now - WINDOW
         return now if time is None or not earliest <= time <= now else time

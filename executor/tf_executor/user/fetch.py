@@ -118,7 +118,7 @@ def _sha256(path: Path) -> str:
 
 
 def _create(path: Path) -> Any:
-    """Create a new file: an extracted archive may have left a link with that name."""
+    """Create a new file; remove a link of this name, which an archive may have left."""
     if path.is_symlink() or path.exists():
         path.unlink()
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

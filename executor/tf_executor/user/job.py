@@ -3,8 +3,8 @@
 The job is a module with `main(server, log_dir, context)`.
 Reads TF_CONFIG, JOB_MODULE (found on PYTHONPATH), JOB_CONTEXT (JSON object), LOG_DIR and DISTRIBUTION_STRATEGY.
 Parameter servers, and workers with the strategy parameter_server, only run a server and call no `main`. With
-between_graph, `server` is a running TensorFlow server. With other strategies `server` is None, because TensorFlow 2
-starts its own servers. Python 3.6, TensorFlow 1.15 and later.
+between_graph, `server` is a running TensorFlow server. With other strategies `server` is None, because the strategies
+of TensorFlow 2 start their own servers. Python 3.6, TensorFlow 1.15 and later.
 """
 
 import importlib
@@ -24,7 +24,7 @@ class JobModuleError(Exception):
 
 
 def run(environ: Dict[str, str]) -> None:
-    """Run this task of the job; a serving task does not return. Raises JobModuleError."""
+    """Run this task; a task that only serves does not return. Raises JobModuleError."""
     config = json.loads(environ["TF_CONFIG"])
     job, index = config["task"]["type"], config["task"]["index"]
     strategy = environ.get("DISTRIBUTION_STRATEGY") or BETWEEN_GRAPH
@@ -99,7 +99,7 @@ def build_server(cluster: Dict[str, Any], job: str, index: int) -> Any:
 
 
 def _indexed(addresses: Any) -> Any:
-    """Convert the keys of {"1": address} to integers, which JSON keys cannot be."""
+    """Convert JSON's text keys, as in {"1": address}, to integers."""
     return {int(key): value for key, value in addresses.items()} if isinstance(addresses, dict) else addresses
 
 

@@ -1,7 +1,7 @@
 """Carry checkpoints to and from object storage, with fsspec. Python 3.6.
 
 `python -m tf_executor.storage bring SETTINGS` restores the newest checkpoint before the program starts; `carry
-SETTINGS` uploads new ones while it runs. Below the service's URL:
+SETTINGS` uploads new checkpoints while the program runs. Below the service's URL:
 
     .carried/NUMBER.LAUNCH/launch         written first; the launch with the highest number is the newest
     .carried/NUMBER.LAUNCH/restored       manifest of the checkpoint that the launch starts with, for its peers
