@@ -129,7 +129,7 @@ class _Local:
     steps: tuple[str, ...] = ()
 
     def convert(self) -> Conversion:
-        """Convert; ask for a missing program. Raises JobError if there is no terminal."""
+        """Convert; ask for a missing program. Without a terminal, raises JobError."""
         programs = _python_files(self.program)
         try:
             result, notes = self._try(), tuple[Note, ...]()

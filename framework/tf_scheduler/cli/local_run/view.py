@@ -226,7 +226,7 @@ def _bar(share: float, width: int) -> Text:
 
 
 def _tasks(overview: Overview, rows: int, width: int, seconds: float, history: RunHistory) -> Iterator[Text]:
-    """Yield a line for each task; tasks for which there is no line share a sentence."""
+    """Yield a line for each task; a sentence sums up the tasks that do not fit."""
     visible = list(overview.tasks)
     if len(visible) > rows:
         visible = sorted(visible, key=lambda task: task.activity in _CALM)[: max(1, rows - 2)]
