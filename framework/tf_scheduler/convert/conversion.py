@@ -256,7 +256,7 @@ def convert_job_file(
 
 
 def _chosen_strategy(options: dict[str, Any], strategy: str) -> list[Note]:
-    """Set the requested or torchrun's strategy; else, the program may decide later."""
+    """Set the requested strategy, or PyTorch's by default if a command uses torchrun."""
     service = options.setdefault("service", {})
     if strategy:
         service["strategy"] = strategy

@@ -112,7 +112,7 @@ def scan(sources: Mapping[str, str]) -> ProgramFacts:
 
 
 def _evidence(names: set[str], imports: Collection[str], texts: Collection[str]) -> tuple[Strategy, str]:
-    """Return the strategy, and the name in the source that shows it; empty: a default."""
+    """Return the strategy, and the name that shows it; the name is empty by default."""
     for name, strategy in _NAMES.items():
         if any(f".{each}".endswith(f".{name}") for each in names):
             return strategy, name

@@ -168,8 +168,8 @@ def display_value(node: Any) -> str:
 def collect(actions: Iterable[Action]) -> tuple[dict[str, Any], list[Note]]:
     """Return the options and the distinct notes of all actions.
 
-    Two objects are merged, and two lists joined. Of other values for one option, the first is used, but of two numbers
-    the larger one; a note says so.
+    If an option gets two values, objects are merged, and lists are joined. Of two numbers, the larger one is used.
+    Otherwise, the first value is used. A note reports the value that is not used.
     """
     document: dict[str, Any] = {}
     notes: dict[Note, None] = {}

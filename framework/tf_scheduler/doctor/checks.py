@@ -55,7 +55,7 @@ def _unchecked(unknown: Unknown) -> Finding:
 
 
 def _of(judge: Callable[..., Finding], *names: str) -> Callable[[Facts], Finding]:
-    """Return a check that passes these facts to `judge`, if all of them are known."""
+    """Return a check of these facts by `judge`; not checked if a fact is unknown."""
 
     def check(facts: Facts) -> Finding:
         values = [getattr(facts, name) for name in names]
@@ -163,7 +163,7 @@ def zookeeper_acl(store: StoreFacts) -> Finding:
 
 
 def open_api(facts: Facts) -> Finding:
-    """Check that writes need a token: they can run programs as the service's user."""
+    """Check that writes need a token: a write can run programs as the service's user."""
     remedy = "set api.write_token (docs/reference/api.md)"
     if not isinstance(facts.options, Unknown) and facts.options["api"]["authentication"] == "none":
         return Finding(Level.RED, "api.authentication is none: every client has full access", remedy)
@@ -234,7 +234,7 @@ def _certificate(certificate: CertificateFacts) -> Finding:
 
 
 def same_name(master: MasterFacts, options: Mapping[str, Any], own: str) -> Finding:
-    """Check that no other framework has the service's name, and runs the same tasks."""
+    """Check that no other framework with the service's name runs the same tasks."""
     name = str(options["service"]["name"])
     others = [item.id for item in master.frameworks if item.name == name and item.id != own]
     if not others:

@@ -1,4 +1,4 @@
-"""Gather facts without a cluster: request files of options; examine this machine."""
+"""Gather facts locally: request the URLs that options name; examine this machine."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ _MAX_EVENTS = 1000
 
 
 def attempt(gather: Callable[[], T]) -> T | Unknown:
-    """Return the fact, or Unknown with the reason for its error. Never raises."""
+    """Return the fact, or Unknown with the error as the reason. Never raises."""
     try:
         return gather()
     except (FactError, CommandError, SchedulerError) as error:
@@ -244,7 +244,7 @@ def _leader(url: ZooKeeperUrl) -> Leader:
 
 
 def _agent_access(master: Access, agent_id: str, pid: str) -> Access:
-    """Return access to an agent: by Admin Router on DC/OS, else directly, no login."""
+    """Return access to an agent: via Admin Router on DC/OS, else without a login."""
     if master.url.endswith(_MESOS):
         return replace(master, url=f"{master.url.removesuffix(_MESOS)}/agent/{agent_id}")
     return Access(f"{urlsplit(master.url).scheme}://{pid.rpartition('@')[2]}", context=master.context)

@@ -69,7 +69,7 @@ def run_results(run: Run) -> dict[str, Any]:
 
 
 def run_summary(run: Run) -> dict[str, Any]:
-    """Return the values of a run in the JSON lists of runs."""
+    """Return the values of a run for a list of runs in JSON."""
     names = ("id", "service", "submitted", "reason", "note")
     return {**{name: getattr(run, name) for name in names}, **run_results(run)}
 

@@ -66,7 +66,7 @@ class Recorder:
                 self._append(text)
 
     def resume(self, state: SchedulerState, curves: Mapping[TaskName, TrainingCurve] | None = None) -> None:
-        """Record stored changes that the previous scheduler died before recording.
+        """Record changes that the previous scheduler stored but did not record.
 
         In a new sandbox, the recording is new, and begins with the stored `curves`.
         """

@@ -180,7 +180,7 @@ class MesosDriver:
         return decode.event(raw)
 
     def _check_filter(self) -> None:
-        """Report if ACLs hide frameworks. Not in the loop's thread: masters may be slow."""
+        """Report if ACLs hide frameworks. Runs outside the loop: the master may be slow."""
         if self._registers:
             self._registers = False
             if hidden := find_filter(self._driver.ask("GET_FRAMEWORKS"), self._driver.framework_id or ""):

@@ -36,9 +36,10 @@ _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202
 
 
 def sanitize_text(value: Any) -> str:
-    """Return a text for display, shortened and without unsafe characters; else "".
+    """Return a text, shortened and without unsafe characters; "" for another type.
 
-    A text above MAX_TEXT_LENGTH is cut in the middle. A sandbox path becomes `<sandbox>`, an unsafe character U+FFFD.
+    A text above MAX_TEXT_LENGTH is cut in the middle. `<sandbox>` replaces sandbox paths; U+FFFD replaces unsafe
+    characters.
     """
     if not isinstance(value, str):
         return ""
@@ -74,7 +75,7 @@ _LAST_SECOND = 253_402_300_800
 
 
 def message(raw: Mapping[str, Any]) -> events.ProgressReported | events.UsageReported | None:
-    """Decode an executor's message; None if invalid, or about another's task."""
+    """Decode an executor's message; None: invalid, or about another executor's task."""
     decoded = reports.decode_message(base64_bytes(raw.get("data")), log.warning)
     if decoded is None:
         return None

@@ -272,7 +272,7 @@ def _references(references: Mapping[str, SecretSource]) -> Json:
 
 
 def _uri(uri: Uri, agents_extract: bool) -> Json:
-    """Encode a URI. If agents do not extract, the executor does, by `file_name`."""
+    """Encode a URI. If agents do not extract the file, the executor extracts it."""
     name = uri.file_name if uri.extract and not agents_extract else uri.output_file
     return {
         "value": uri.value,

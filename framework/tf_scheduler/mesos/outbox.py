@@ -52,7 +52,7 @@ class QueuedCall:
 
 
 class Outbox:
-    """Call queue with a sending thread. Only the runner's thread may add or close.
+    """Queue of calls with a sending thread. Only the runner's thread adds and closes.
 
     Args:
         send: Sends a call and waits for the answer.

@@ -1,4 +1,4 @@
-"""Prometheus metrics: count the loop's events, show the state, time plan statuses."""
+"""Prometheus metrics: count the loop's events, show the state, time the plans."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ _PAUSE, _AGAIN = 1.0, 50.0
 
 
 class PlanStatusTimes:
-    """Samples how long each plan has each status: no event reports it. Thread-safe."""
+    """Samples how long plans have each status, as no event reports it. Thread-safe."""
 
     def __init__(
         self,

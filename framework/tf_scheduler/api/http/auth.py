@@ -118,7 +118,7 @@ def _has_credentials(headers: Mapping[str, str]) -> bool:
 
 
 def _credentials(headers: Mapping[str, str]) -> tuple[str, str | None]:
-    """Return name and token: from the own header field, else a bearer or basic login.
+    """Return name and token: of X-TensorFlow-Token, else of a bearer or basic login.
 
     The token is None for other forms of authentication.
     """

@@ -152,7 +152,7 @@ class JournalReader(Protocol):
         """Return the entries with greater numbers, oldest first."""
 
     def listen(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call `callback`, in any thread, for new entries; return how to unsubscribe.
+        """Call `callback` in any thread for new entries; return a function to end this.
 
         The callback must not block.
         """

@@ -344,7 +344,7 @@ def _last_restart(state: SchedulerState) -> str:
 
 
 def _restart(state: SchedulerState, due: Sequence[Recovery]) -> Restart | None:
-    """Return which tasks restart, why, and how often they failed so; None: no task."""
+    """Return which tasks restart, why, and how often they have failed; None: no task."""
     if not due:
         return None
     causes = [recovery for recovery in due if is_own_cause(recovery.why)]

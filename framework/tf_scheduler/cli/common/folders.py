@@ -148,7 +148,7 @@ _UNUSED = 30 * 86_400 * 1_000_000_000
 def read_only_copy(file: Path) -> Path:
     """Return a read-only copy of a data file, which all tasks share.
 
-    A file is copied once, unless it changes, or the time of the copy shows that the copy was changed. Raises
+    The file is copied again only if it has changed, or if the time of the copy shows that the copy was changed. Raises
     OptionsError.
     """
     home, now, status = state_home() / "data", time.time_ns(), file.stat()

@@ -127,7 +127,7 @@ def _agent_result(agent: AgentSpec, spec: ServiceSpec, match: NoMatch) -> str:
 
 
 def _what_fits(spec: ServiceSpec, agents: Sequence[AgentSpec], jobs: Sequence[JobSpec]) -> Iterator[str]:
-    """Yield changes that fit: smaller counts in proportion, half the CPUs, or --fit."""
+    """Yield changes with which the job fits: smaller counts, half the CPUs, or --fit."""
     counts, count = _largest_counts(spec, agents, jobs)
     if count:
         reduced = [job.section for job in jobs if counts[job.section] < job.count]
