@@ -1,4 +1,4 @@
-"""HTTP client of the scheduler's API and of its installer (DC/OS or local)."""
+"""HTTP client of the scheduler's API; clients of the programs that install it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def parse_error_body(text: str) -> HttpErrorBody:
 
 
 def _problems(data: Any) -> Iterator[str]:
-    """Problems that Cosmos lists in an error (dcos/cosmos, rpc/v1/model)."""
+    """Yield the problems that Cosmos lists in an error (dcos/cosmos, rpc/v1/model)."""
     errors = data.get("errors") if isinstance(data, dict) else None
     for error in errors if isinstance(errors, list) else ():
         if has_type(error, MismatchBody):

@@ -128,7 +128,7 @@ class Group(_WithExamples, click.Group):
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """Suggest commands after an unknown one."""
+        """Return the named command; suggest similar commands for an unknown name."""
         names = self.list_commands(ctx)
         if args and args[0] not in names and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             habits = {} if ctx.parent else _HABITS
@@ -172,7 +172,7 @@ class Group(_WithExamples, click.Group):
 
 
 def example_block(name: str, lines: Sequence[str]) -> str:
-    """Examples of a help text; each line follows the name of the program."""
+    """Format examples for a help text; each line starts with the program's name."""
     return "\n".join(["\b", "Examples:", *(f"  {name} {line}" for line in lines)]) if lines else ""
 
 

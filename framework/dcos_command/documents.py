@@ -28,7 +28,7 @@ def relative_job_url(options: Mapping[str, Any]) -> str:
 
 
 def read_document(file: str, label: str = "") -> Any:
-    """Read a JSON object; `-`: from standard input. Raise CommandError."""
+    """Read a JSON object from a file; `-`: from standard input. Raise CommandError."""
     name = f"{label}`-` (standard input)" if file == "-" else f"{label}{file}"
     try:
         document = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))

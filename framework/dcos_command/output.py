@@ -198,7 +198,7 @@ def _stacked(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
 
 
 def _wrapped(cell: str, limit: int) -> list[str]:
-    """Break lines at spaces, else anywhere."""
+    """Break lines at spaces; break a word only if it is too long for a line."""
     lines = cell.split("\n")
     return [part for line in lines for part in textwrap.wrap(line, max(1, limit), break_on_hyphens=False) or [""]]
 

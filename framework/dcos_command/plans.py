@@ -79,7 +79,7 @@ def _overview(plans: Mapping[str, Plan]) -> Iterator[Any]:
 
 
 def control_plan(service: ServiceClient, verb: str, plan: str | None, phase: str | None, step: str | None) -> Any:
-    """Send the verb to the named plan, by default to the one that rolls out options."""
+    """Send the verb to the named plan, by default to the plan that rolls out options."""
     return service.post(api_path("plans", plan or rollout_plan(service), verb), phase=phase, step=step)
 
 

@@ -154,7 +154,7 @@ def _until_broken(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 @contextmanager
 def _errors_in_words(request: ServiceRequest, cluster: ClusterConnection) -> Iterator[None]:
-    """Raise UnreachableError if the connection fails."""
+    """Raise UnreachableError if the connection fails, CommandError for a bad URL."""
     try:
         yield
     except NoReplyError as error:

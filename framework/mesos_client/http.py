@@ -16,7 +16,7 @@ CONNECT_TIMEOUT = 4.0
 
 
 class TransportError(Exception):
-    """Missing or broken answer. The message omits the content of the request."""
+    """The answer is missing or broken. The message omits the content of the request."""
 
 
 class NotSentError(TransportError):

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Mapping, Union
 
 
 class SendResult:
-    """Outcome of one call: one of the subclasses. Texts never quote the request body."""
+    """Base class for the outcome of a call. Texts never quote the request's body."""
 
     ok: ClassVar[bool] = False
 
@@ -62,7 +62,7 @@ class DriverDisconnected:
 
 @dataclass(frozen=True)
 class DriverAborted:
-    """The driver stopped itself for good. The framework still exists."""
+    """The driver stopped itself permanently. The framework still exists."""
 
     #: Message of the ERROR event, or of RegistrationRefusedError.
     reason: str

@@ -124,7 +124,7 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
     """Stay subscribed to the leading master. Only `teardown` removes the framework.
 
     Args:
-        framework: FrameworkInfo. It is copied and sent unchanged, with `id` once that is known.
+        framework: FrameworkInfo. The driver copies it, and sends it unchanged, with `id` when the id is known.
         master: `host:port`, a comma-separated list, `zk://user:password@host:port,host:port/path`, or a Detector.
         on_event: Receives each event except HEARTBEAT as a dict. Runs in the driver's thread; should only enqueue.
         on_state: Receives DriverDisconnected and DriverAborted, in the same thread.

@@ -242,7 +242,7 @@ class StreamProcess:
 
     @property
     def subscription(self) -> int:
-        """Number of subscriptions, counted before the SUBSCRIBED event is passed on."""
+        """Number of subscriptions so far; it grows before SUBSCRIBED is passed on."""
         return self._subscriptions
 
     @property

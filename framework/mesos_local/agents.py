@@ -182,11 +182,11 @@ class AgentSpec:
         return {"hostname": self.hostname, "resources": self.resources, "attributes": self.attributes}
 
     def resource_pairs(self) -> dict[str, str]:
-        """Return name to value, in Mesos' format."""
+        """Return name -> value of the resources, in Mesos' format."""
         return dict(parse_pairs(self.resources))
 
     def attribute_pairs(self) -> dict[str, str]:
-        """Return name to value, as text."""
+        """Return name -> value of the attributes, as text."""
         return dict(parse_pairs(self.attributes))
 
 
@@ -213,7 +213,7 @@ def check_agents(specs: Sequence[AgentSpec]) -> list[str]:
 
 
 def with_ports(specs: Sequence[AgentSpec], first_port: int = FIRST_PORT) -> tuple[AgentSpec, ...]:
-    """Assign 100 ports to agents without any. Raises MesosLocalError if invalid."""
+    """Assign 100 ports to each agent without ports. Raises MesosLocalError if invalid."""
     if errors := check_agents(specs):
         raise MesosLocalError("invalid agents:\n" + "\n".join(f"  {error}" for error in errors))
     taken = [span for spec in specs for span in port_spans(spec.fields())]

@@ -101,7 +101,7 @@ _CONTAINER_GRACE = 3.0  # the same for processes that agents leave behind
 
 
 class LocalCluster:
-    """Mesos cluster whose agents are registered in the block; no process outlives it.
+    """Mesos cluster that runs during the block; none of its processes outlives it.
 
     Args:
         agents: Default: `default_agents()`.
@@ -111,8 +111,8 @@ class LocalCluster:
         zookeeper: Whether to start a ZooKeeper.
         die_with_parent: End the cluster when this process exits, even by SIGKILL.
         master_port: Default: any free port.
-        containers: Whether agents enforce limits, run images and have the network `dcos`; see `network`. Requires
-            root and what `network.missing_requirements` returns.
+        containers: Whether agents enforce limits, run images and have the network `dcos` (see `network`). Requires
+            root rights, and an empty result of `network.missing_requirements`.
 
     Errors are MesosLocalError.
     """

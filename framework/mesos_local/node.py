@@ -143,7 +143,7 @@ class AgentNode(MesosNode):
 
 
 def is_listening(address: str) -> bool:
-    """Whether something accepts connections at "IP:PORT"."""
+    """Whether a process accepts connections at "IP:PORT"."""
     host, _, port = address.rpartition(":")
     with socket.socket() as connection:
         return connection.connect_ex((host, int(port))) == 0

@@ -56,7 +56,7 @@ class NodeRecord:
 class ClusterRecord:
     """Settings and processes of a cluster. `guard`: see helper_main.
 
-    `identity` distinguishes it from earlier and later clusters in the same directory.
+    `identity` distinguishes this cluster from earlier and later clusters in the same directory.
     """
 
     settings: ClusterSettings

@@ -1,4 +1,4 @@
-"""A clock that does not jump, and corrections of stored times in the future."""
+"""A clock that does not jump; correct stored times that are in the future."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class FileEntry:
 
 
 class TaskFiles(Protocol):
-    """Reads files of tasks from their agents. Safe for threads; may block for seconds."""
+    """Read files of tasks from their agents. Thread-safe; may block for seconds."""
 
     def read(self, state: SchedulerState, record: TaskRecord, name: str, offset: int | None, length: int) -> FileChunk:
         """Return bytes from `offset` (None: the last `length` bytes). Raises FileError."""

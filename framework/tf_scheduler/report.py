@@ -22,7 +22,7 @@ _TIMES = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Return about `about` round numbers from `low` to `high`."""
+    """Return approximately `about` round numbers from `low` to `high`."""
     if not (math.isfinite(low) and math.isfinite(high)) or high <= low:
         return [low] if math.isfinite(low) else []
     rough = (high - low) / about
@@ -39,7 +39,7 @@ def time_ticks(length: float, about: int = 6) -> list[float]:
 
 
 class Html(str):
-    """HTML text; any other text is escaped in a tag."""
+    """HTML text, which `tag` inserts unchanged; `tag` escapes any other text."""
 
     __slots__ = ()
 
@@ -436,7 +436,7 @@ def _section(title: str, *content: object) -> Html:
 
 
 def _placement(run: Run) -> Html:
-    """Return each agent with its tasks, coloured by their last launch."""
+    """Return the agents as HTML, each with its tasks, coloured by their last launch."""
     names = [*run.agents, *(launch.agent for launch in run.launches if launch.agent not in run.agents)]
     cards = []
     for name in dict.fromkeys(names):

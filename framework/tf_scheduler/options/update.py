@@ -156,7 +156,7 @@ def _runs(state: SchedulerState, name: TaskName) -> bool:
 
 
 def changed_options(old: Document, new: Document) -> Iterator[OptionChange]:
-    """Return all options with different values."""
+    """Return the options whose values differ between two documents."""
     for option in OPTIONS:
         before, after = option.value(old), option.value(new)
         if before != after:

@@ -87,7 +87,7 @@ def content_type(version: str) -> str:
 
 
 def repository_entry(sources: PackageSources) -> dict[str, Any]:
-    """Return the package as an object (packaging 4.0)."""
+    """Return the package as an object of a repository document (packaging 4.0)."""
     template = base64.b64encode(sources.template.encode()).decode()
     return {
         **sources.package,

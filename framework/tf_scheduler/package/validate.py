@@ -347,7 +347,7 @@ def _nodes(text: str) -> Sequence[template.Node]:
 def _names(
     nodes: Sequence[template.Node], options: Mapping[str, Any], members: frozenset[str] = frozenset()
 ) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield names in the template, each with the members of the lists around it."""
+    """Yield each name in the template, with the fields of the lists that enclose it."""
     for node in nodes:
         if isinstance(node, str):
             continue

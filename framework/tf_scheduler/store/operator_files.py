@@ -32,7 +32,7 @@ class OperatorFiles:
         self._files = {name: content for name, data in stored.items() if (content := _content(name, data)) is not None}
 
     def names(self) -> Sequence[str]:
-        """Return the sorted names."""
+        """Return the sorted names of all files."""
         return sorted(self._files)
 
     def content(self, name: str) -> bytes | None:

@@ -189,7 +189,7 @@ def _of_framework(before: SchedulerState) -> tuple[str, ...]:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """Return the attributes of a stored object."""
+    """Return the attributes of an object for its stored JSON."""
     return {item.name: _plain(getattr(value, item.name)) for item in fields(value)}
 
 
@@ -248,7 +248,7 @@ def _recovery(fields: dict[str, Any]) -> effects.Change:
 
 
 def _control_fields(control: PlanControl) -> dict[str, Any]:
-    """Encode nodes as lists: JSON keys cannot be tuples."""
+    """Encode a plan's nodes as lists, because JSON keys cannot be tuples."""
     return {
         **{name: sorted(map(list, getattr(control, name))) for name in _NODE_SETS},
         "parameters": dict(control.parameters),

@@ -81,7 +81,7 @@ class RetryingStore(StoreWrapper):
                 return
 
     def _set_error(self, error: str) -> None:
-        """Log each change once."""
+        """Set `last_error`; log it if it has changed."""
         if error and error != self.last_error:
             log.error("state store unavailable, scheduling paused: %s", error)
         if self.last_error and not error:

@@ -41,7 +41,7 @@ def pages() -> tuple[Route, ...]:
 
 
 async def _lead_to_page(request: Request) -> Response:
-    """Redirect browsers; the address is relative, because a proxy may add a prefix."""
+    """Redirect browsers to the page, by a relative URL: a proxy may add a prefix."""
     if "text/html" not in request.headers.get("accept", ""):
         raise HTTPException(404)
     return RedirectResponse("../" if request.url.path.endswith("/") else "./")

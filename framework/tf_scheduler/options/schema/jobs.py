@@ -114,7 +114,7 @@ _VOLUME = "tasks store files in their working directory; keep permanent files in
 
 
 class JobOptions(Section):
-    """Options of every training job, except its policies."""
+    """Options of every training job, except the options of its policies."""
 
     count = Integer("Number of tasks.", 0, maximum=100_000, update=OnUpdate.SCALE, form_required=True)
     cpus = Cores("CPUs of each task.", 1.0, update=OnUpdate.RESTART, form_required=True)

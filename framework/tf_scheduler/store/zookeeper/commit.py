@@ -177,7 +177,7 @@ class ServiceTree:
                 self._session.pause(deadline)
 
     def check(self, seen: HeadVersion, deadline: Deadline) -> CommitOutcome:
-        """Return the outcome that a change would have, without making one."""
+        """Return the outcome that a change would have now, but do not change anything."""
         if seen.head is None and read_head(self, self._session, deadline).head is not None:
             return CommitOutcome.CONFLICT
         if seen.head is None and self.guard is None:

@@ -1,4 +1,4 @@
-"""Names and encoding of the ZooKeeper nodes; pure functions."""
+"""Names and encoding of the ZooKeeper nodes, as pure functions."""
 
 from __future__ import annotations
 

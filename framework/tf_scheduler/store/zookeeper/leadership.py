@@ -71,7 +71,7 @@ class ZooKeeperLeadership:
         callback(reason)
 
     def acquire(self, timeout: float | None, waiting: Callable[[str], None] | None) -> None:
-        """Wait to lead; StoreUnavailableError after `timeout` seconds (None: unlimited)."""
+        """Wait to lead. Raises StoreUnavailableError after `timeout` s (None: unlimited)."""
         deadline = Deadline(_UNLIMITED if timeout is None else timeout)
         reported = ""
         while (holder := self._try(deadline)) is not None:

@@ -1,4 +1,4 @@
-"""ZooKeeper session with deadlines: each request is answered, or fails in time.
+"""ZooKeeper session with deadlines: each request gets an answer or fails in time.
 
 kazoo 2.11 does not expose the session timeout that the server granted, nor why it cannot connect. While requests are
 queued, it waits forever on a silent connection. It waits a whole session timeout for a silent server. With TLS it
