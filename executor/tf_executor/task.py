@@ -419,7 +419,7 @@ class TaskProcess:
     def _silence(self, counts_from: float) -> float:
         """Return the seconds since the last output or progress, whichever is newer.
 
-        Before the first progress, `counts_from` takes the place of its time.
+        Before the first progress, `counts_from` counts as the time of the last progress.
         """
         quiet = time.monotonic() - max(self._out.last, self._err.last)
         waited = time.monotonic() - counts_from if self._progress is None else self._progress.silent_for(counts_from)

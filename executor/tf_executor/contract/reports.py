@@ -253,7 +253,7 @@ class Progress:
         return _message("progress", task_id, {**asdict(self), "metrics": self.metrics})
 
     def to_json(self, names: Iterable[str]) -> dict[str, Any]:
-        """Return the values `names` and all metrics as JSON; null if unknown or infinite."""
+        """Return values `names` and the metrics as JSON; null if unknown or not finite."""
         values = {name: getattr(self, name) for name in names}
         return {**strict_json(values), "metrics": strict_json(self.metrics)}
 

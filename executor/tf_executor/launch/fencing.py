@@ -172,7 +172,7 @@ class FolderFence:
         return before <= self._file_count > 0 or (not running and self._path.parent.exists())
 
     def _compare(self, claim: FolderClaim | None, running: bool) -> FolderClaim | None:
-        """Return the launch that has superseded this one; if there is none, write a claim.
+        """Return the launch that has superseded this one; else write this launch's claim.
 
         `claim`: content of this task's file.
         """

@@ -178,7 +178,7 @@ class TaskSecrets:
 
 
 def _send_hangup() -> list[int]:
-    """Send SIGHUP to processes with a handler, because it would kill the others."""
+    """Send SIGHUP only to processes with a handler; it would kill the others."""
 
     def has_handler(pid: int) -> bool:
         return has_signal_handler(pid, signal.SIGHUP)

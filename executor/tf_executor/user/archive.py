@@ -44,7 +44,7 @@ def extract(archive: Path, folder: Path, limits: ArchiveLimits = LIMITS) -> bool
 
     Return False for names other than .zip, .tar, .tar.gz, .tgz, .tar.bz2, .tbz2, .tar.xz, .txz and .gz. Raises
     ArchiveError. If an archive (other than a .gz file) breaks a rule, nothing is written. If an archive cannot be
-    extracted, files may remain; for example, it may be damaged or have the members `f` and `f/g`.
+    extracted, for example because it is damaged or has the members `f` and `f/g`, files may remain.
     """
     name = archive.name
     unpack = _extractor(name)
@@ -86,7 +86,7 @@ class _Budget:
         self.take(size)
 
     def header(self, size: int, is_global: bool) -> None:
-        """Count a name or extended header of the next member (or all, if `is_global`)."""
+        """Count a name or extended header of the next member; `is_global`: of all later."""
         self._header += size
         self._headers += size
         self._global += size if is_global else 0
