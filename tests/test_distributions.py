@@ -48,6 +48,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_wheel_contains_only_the_product(built: Path) -> None:
+    """Slow: the sdist is installed, and some of its tests run."""
     (wheel,) = built.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if ".dist-info/" not in name]
@@ -111,7 +112,10 @@ def test_every_python_builds_same_package(packages: Mapping[str, Path]) -> None:
 
 
 def test_scheduler_file_runs_on_every_python(packages: Mapping[str, Path], tmp_path: Path) -> None:
-    """The Python that built it does not matter."""
+    """The Python that built it does not matter.
+
+    Slow: each Python installs and builds the package.
+    """
     program = packages[PYTHONS[-1].name] / "artefacts" / "tensorflow-scheduler.pyz"
     for python in PYTHONS:
         assert "Usage" in output_of([python, "-I", "-S", program, "--help"], tmp_path)

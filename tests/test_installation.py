@@ -189,7 +189,10 @@ def test_wheel_runs_job_on_debian(dist: Path, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("real_tensorflow")
 @pytest.mark.timeout(900)
 def test_first_job_trains_after_its_own_installation(dist: Path, tmp_path: Path) -> None:
-    """Every line of docs/tutorials/first-job.md, in an account with an empty home."""
+    """Every line of docs/tutorials/first-job.md, in an account with an empty home.
+
+    Slow: the page installs TensorFlow, and trains twice.
+    """
     python = tmp_path / "python"
     python.mkdir()
     (python / "python3").symlink_to(PYTHONS["3.11"])

@@ -162,7 +162,10 @@ def torch_image(containers: Containers, tmp_path_factory: pytest.TempPathFactory
 def test_cluster_of_containers_trains_by_names(
     containers: Containers, request: pytest.FixtureRequest, example: str, image: str
 ) -> None:
-    """Over two agents; the programs fail with a low accuracy."""
+    """Over two agents; the programs fail with a low accuracy.
+
+    Slow: containers with a TensorFlow or PyTorch of their own start on two agents.
+    """
     folder = EXAMPLES / example
     options: dict[str, Any] = json.loads((folder / "options.json").read_text())
     options["service"] |= {

@@ -110,7 +110,10 @@ def start_job(tmp_path: Path) -> Iterator[Callable[..., Run]]:
 
 
 def test_lost_dispatcher_restarts_alone(start_job: Callable[..., Run], tmp_path: Path) -> None:
-    """The reader gets each element once; a second run reads all again."""
+    """The reader gets each element once; a second run reads all again.
+
+    Slow: two trainings, with two restarts of the dispatcher.
+    """
     first = start_job("first")
     first.kill_at(1000, "data-dispatcher-0")
     first.kill_at(2000, "data-dispatcher-0", executor=True)

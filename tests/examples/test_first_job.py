@@ -192,7 +192,10 @@ def follow(account: Account, omitted: str = "", text: str = "") -> Iterator[tupl
 
 
 def test_readme_trains_a_model(account: Account) -> None:
-    """The first page that a new user copies from."""
+    """The first page that a new user copies from.
+
+    Slow: it trains 30 epochs with two workers.
+    """
     section = (HOME / "README.md").read_text().partition("## On a cluster")[0]
 
     outputs = {block.text.strip(): output for block, output in follow(account, text=section)}
@@ -204,12 +207,18 @@ def test_readme_trains_a_model(account: Account) -> None:
 
 
 def test_first_job_trains_as_documented(account: Account) -> None:
-    """A new user succeeds at the first attempt."""
+    """A new user succeeds at the first attempt.
+
+    Slow: two trainings, one with a killed worker.
+    """
     check_first_job(account)
 
 
 def test_first_job_trains_with_tensorflow_2_15(tmp_path: Path) -> None:
-    """The page says what to leave out."""
+    """The page says what to leave out.
+
+    Slow: two trainings, one with a killed worker.
+    """
     assert "With TensorFlow 2.15 or older, leave out `tf_keras`" in PAGE.read_text()
     account = Account(tmp_path, tensorflow_2_15(tmp_path / "venv"))
     try:

@@ -119,7 +119,10 @@ def threads(cluster: Cluster) -> tuple[int, int]:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("cluster", "train"), [("2.15", "fit"), ("2.21", "loop")], indirect=["cluster"])
 def test_workers_join_leave_and_move(cluster: Cluster, train: str) -> None:
-    """2 -> 5 -> 1 -> 3 workers, and moves: no step is lost or done twice."""
+    """2 -> 5 -> 1 -> 3 workers, and moves: no step is lost or done twice.
+
+    Slow: each change starts or ends servers of TensorFlow, and waits for steps.
+    """
     launch(cluster, train)
     before, native = threads(cluster)
 

@@ -9,10 +9,7 @@ import pytest
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_old_answers() -> Iterator[None]:
-    """Let the API repeat no answer after a change of the state.
-
-    On a busy machine answers are expensive, and an expensive answer stays valid for a moment.
-    """
+    """Let the API repeat no expensive answer: on a busy machine each one is."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tf_scheduler.api.app._VALIDITY", 0)
         yield

@@ -197,7 +197,10 @@ def test_what_is_published_is_what_the_package_points_to(built, tmp_path: Path) 
 @pytest.mark.usefixtures("real_image")
 @pytest.mark.timeout(900)
 def test_the_executors_image_has_a_tensorflow(tmp_path: Path) -> None:
-    """Its command prints the version."""
+    """Its command prints the version.
+
+    Slow: it installs TensorFlow.
+    """
     stage = STAGES["executor"]
     place = Place(tmp_path / "executor", python())
     place.perform(stage, ROOT, {})

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import TypeVar
@@ -71,3 +72,23 @@ class HttpServer(LoopbackServer):
         """Use TLS from the next connection on."""
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self.url = f"https://{self.address}"
+
+
+@contextmanager
+def dripping_server(start: bytes, drip: bytes) -> Iterator[str]:
+    """Send the start of an answer, then `drip` every 50 ms; yield the URL."""
+    ended = threading.Event()
+
+    class Handler(QuietHandler):
+        def respond(self) -> None:
+            self.wfile.write(start)
+            with suppress(OSError):
+                while not ended.wait(0.05):
+                    self.wfile.write(drip)
+            self.close_connection = True
+
+    with HttpServer(Handler) as server:
+        try:
+            yield server.url
+        finally:
+            ended.set()

@@ -41,7 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     doc: str = getattr(getattr(item, "obj", None), "__doc__", None) or ""
-    item.user_properties += [("lane", lane_of(item)), ("reason", f"\n{REASON}" in doc.replace("    ", ""))]
+    item.user_properties += [("lane", lane_of(item)), ("reason", f"\n{REASON}" in f"\n{doc}".replace("    ", ""))]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -133,7 +133,10 @@ def stored_step(s3: S3Server) -> int:
 def test_training_resumes_from_bucket_on_another_agent(
     start_process: Any, cluster: Any, s3: S3Server, tmp_path: Path
 ) -> None:
-    """TensorFlow 2.21 cannot read s3://. The program is killed, then its agent."""
+    """TensorFlow 2.21 cannot read s3://. The program is killed, then its agent.
+
+    Slow: the training starts three times.
+    """
     process = start_process("local", "run", options(tmp_path, s3))
     wait_until(lambda: stored_step(s3) > 5)
     (first,) = programs(cluster)
@@ -216,7 +219,10 @@ def resumed(cluster: LocalCluster) -> list[list[int]]:
 def test_workers_resume_from_one_checkpoint_with_its_accuracy(
     start_process: Any, cluster: Any, s3: S3Server, tmp_path: Path
 ) -> None:
-    """Worker 1 with variables of another epoch would spoil the model."""
+    """Worker 1 with variables of another epoch would spoil the model.
+
+    Slow: two workers train to their accuracy, with two losses.
+    """
     process = start_process("local", "run", options(tmp_path, s3, workers=2))
     wait_until(lambda: stored_step(s3) > 5)
     os.kill(chief(cluster)[0], signal.SIGKILL)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import traceback
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 
 import pytest
@@ -13,7 +12,7 @@ from dcos_command import transport
 from dcos_command.client import ServiceClient
 from dcos_command.errors import CommandError, UnreachableError
 from dcos_command.transport import ClusterConnection, ServiceRequest, is_safe_redirect, send
-from kit.http_server import HttpServer, QuietHandler
+from kit.http_server import HttpServer, QuietHandler, dripping_server
 
 
 @contextmanager
@@ -66,31 +65,11 @@ def test_redirected_post_is_refused() -> None:
 HEAD = b"HTTP/1.1 %d x\r\nContent-Type: text/event-stream\r\n"
 
 
-@contextmanager
-def a_dripping_server(start: bytes, drip: bytes):
-    """Send a start of an answer, then a few bytes every 50 ms without an end."""
-    ended = threading.Event()
-
-    class Handler(QuietHandler):
-        def respond(self) -> None:
-            self.wfile.write(start)
-            with suppress(OSError):
-                while not ended.wait(0.05):
-                    self.wfile.write(drip)
-            self.close_connection = True
-
-    with HttpServer(Handler) as server:
-        try:
-            yield server.url
-        finally:
-            ended.set()
-
-
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize(("start", "drip"), [(HEAD % 200 + b"\r\n[", b" "), (HEAD % 200, b"x"), (b"HTTP/", b"1")])
 def test_answer_that_drips_is_cut_off(start: bytes, drip: bytes) -> None:
     """Each byte restarts the timeout of the socket."""
-    with a_dripping_server(start, drip) as url:
+    with dripping_server(start, drip) as url:
         service = ServiceClient(ClusterConnection(url), "x", direct=True, timeout=0.25)
 
         for ask in (service.get, service.post):
@@ -103,7 +82,7 @@ def test_answer_that_drips_is_cut_off(start: bytes, drip: bytes) -> None:
 def test_start_of_a_stream_that_drips_is_cut_off(start: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its head, and the text of an error; a stream itself has no end."""
     monkeypatch.setattr(transport, "_STREAM_TIMEOUT", 0.5)
-    with a_dripping_server(start, b"x") as url:
+    with dripping_server(start, b"x") as url:
         service = ServiceClient(ClusterConnection(url), "x", direct=True)
 
         with pytest.raises(UnreachableError, match=r"not complete within 0\.5 s"):
@@ -113,7 +92,7 @@ def test_start_of_a_stream_that_drips_is_cut_off(start: bytes, monkeypatch: pyte
 @pytest.mark.timeout(30)
 def test_stream_outlasts_the_limit_of_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "_STREAM_TIMEOUT", 0.5)
-    with a_dripping_server(HEAD % 200 + b"\r\n", b"data: 1\n\n") as url:
+    with dripping_server(HEAD % 200 + b"\r\n", b"data: 1\n\n") as url:
         events = ServiceClient(ClusterConnection(url), "x", direct=True).events("v1/events")
 
         assert ["1"] * 20 == [event.data for event in islice(events, 20)]

@@ -7,9 +7,7 @@ import json
 import os
 import re
 import sys
-import threading
 from collections.abc import Callable
-from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from typing import Any
 import pytest
 
 from kit.commands import ENVIRONMENT, run_command, run_program
-from kit.http_server import HttpServer, QuietHandler
+from kit.http_server import HttpServer, QuietHandler, dripping_server
 from kit.invocation import invoke_main
 from kit.namespaces import mount_namespace
 from mesos_local.agents import AgentSpec
@@ -194,21 +192,8 @@ def test_answer_that_drips_is_cut_off(doctor, option: str, start: bytes, monkeyp
     """Each byte restarts the timeout of the socket."""
     monkeypatch.setattr("tf_scheduler.doctor.requests._ANSWER_TIMEOUT", 1.0)
     monkeypatch.setattr("tf_scheduler.cli.commands.doctor.TIMEOUT", 0.5)
-    ended = threading.Event()
-
-    class Handler(QuietHandler):
-        def respond(self) -> None:
-            self.wfile.write(start)
-            with suppress(OSError):
-                while not ended.wait(0.1):
-                    self.wfile.write(b" ")
-            self.close_connection = True
-
-    with HttpServer(Handler) as server:
-        try:
-            code, lines = doctor(option, server.url)
-        finally:
-            ended.set()
+    with dripping_server(start, b" ") as url:
+        code, lines = doctor(option, url)
 
     assert 3 == code
     line = lines["executor_login" if option == "--master" else "refused_calls"]

@@ -12,7 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from kit.freezing import freeze, thaw
+from kit.freezing import frozen
 from kit.shared import SharedServers
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
 from mesos_client import zookeeper_detector
@@ -316,13 +316,10 @@ def test_stop_does_not_wait_for_silent_zookeeper(watch, candidates, ensemble) ->
     looking = watch()
     looking.next()
     (server,) = ensemble.servers
-    freeze(server)
-    try:
+    with frozen(server):
         looking.detector.stop()
         assert not looking.detector._thread.is_alive()
-    finally:
-        thaw(server)
-        ensemble.wait_serving()
+    ensemble.wait_serving()
 
 
 def test_stop_does_not_wait_for_lost_answer(watch, candidates, ensemble, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,15 +339,12 @@ def test_stop_does_not_wait_for_lost_answer(watch, candidates, ensemble, monkeyp
     looking = watch()
     looking.next()
     (server,) = ensemble.servers
-    freeze(server)
-    try:
+    with frozen(server):
         looking.detector._wake.set()
         assert asked.wait(PATIENCE)
         looking.detector.stop()
         assert not looking.detector._thread.is_alive()
-    finally:
-        thaw(server)
-        ensemble.wait_serving()
+    ensemble.wait_serving()
 
 
 def test_stop_ends_a_detector_that_never_reached_zookeeper() -> None:

@@ -122,20 +122,25 @@ def test_next_scheduler_continues_numbers_of_workers() -> None:
     }
 
 
+class WatchedStore(MemoryStore):
+    """Sets `written` at each write."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        super().__init__("service", disk)
+        self.written = threading.Event()
+
+    def apply(self, writes) -> None:
+        super().apply(writes)
+        self.written.set()
+
+
 def test_curve_is_stored_periodically() -> None:
     """Because the scheduler may be killed."""
-    written = threading.Event()
-
-    class Store(MemoryStore):
-        def apply(self, writes) -> None:
-            super().apply(writes)
-            written.set()
-
-    store, curves = Store("service", MemoryDisk()), CurveRecorder()
+    store, curves = WatchedStore(MemoryDisk()), CurveRecorder()
     store.load()
     hear(curves, [1, 2])
     with TrainingHistory(store, curves.current, interval=0.01):
-        assert written.wait(PATIENCE)
+        assert store.written.wait(PATIENCE)
         assert [1, 2] == [point.step for point in decode_curves(store.load())["worker-0"].points]
 
 
@@ -160,22 +165,15 @@ STATE = SchedulerState(a_spec())
 )
 def test_end_of_task_is_stored_immediately(decision) -> None:
     """The last progress of an ended task is not reported again."""
-    written = threading.Event()
-
-    class Store(MemoryStore):
-        def apply(self, writes) -> None:
-            super().apply(writes)
-            written.set()
-
     disk, curves = MemoryDisk(), CurveRecorder()
-    store = Store("service", disk)
+    store = WatchedStore(disk)
     store.load()
     with TrainingHistory(store, curves.current, lambda: {LAUNCH: SAID}) as kept:
         kept(Tick(), Decision(STATE))
         kept(ProgressReported(LAUNCH, SAID), Decision(STATE))
-        assert not written.is_set()
+        assert not store.written.is_set()
         kept(*decision)
-        assert written.wait(PATIENCE)
+        assert store.written.wait(PATIENCE)
         after_a_kill = MemoryStore("service", disk).load()
     assert {LAUNCH: replace(SAID, sequence=0)} == decode_progress(after_a_kill)
 

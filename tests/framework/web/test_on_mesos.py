@@ -97,7 +97,10 @@ def keep(page) -> None:
 
 @pytest.mark.timeout(600)
 def test_page_follows_and_commands_training(scheduler, visit) -> None:
-    """From the first launch to the result."""
+    """From the first launch to the result.
+
+    Slow: a real training, with an operator's pauses.
+    """
     expect.set_options(timeout=PATIENCE * 1000)
     url = scheduler.start()
     page: Page = visit(url)

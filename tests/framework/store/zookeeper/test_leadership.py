@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,6 +19,7 @@ from kit.commands import ENVIRONMENT, processes
 from kit.freezing import freeze, thaw
 from tf_scheduler.store.interface import LeadershipLostError, Put, StoreConflictError, StoreUnavailableError
 from tf_scheduler.store.zookeeper import ZooKeeperAddress, ZooKeeperStore
+from tf_scheduler.store.zookeeper.leadership import ZooKeeperLeadership
 from zookeeper_proxy import ZooKeeperProxy
 
 ROOT = "dcos-service-tensorflow"
@@ -60,6 +60,15 @@ def leader() -> Iterator[Callable[[ZooKeeperAddress], subprocess.Popen[str]]]:
             return process
 
         yield start_leader
+
+
+def lead(store: ZooKeeperStore) -> tuple[ZooKeeperLeadership, queue.Queue[str]]:
+    """Become the leader and load the state; return also the reasons of a loss."""
+    reasons: queue.Queue[str] = queue.Queue()
+    leadership = store.lead()
+    leadership.on_lost(reasons.put)
+    store.load()
+    return leadership, reasons
 
 
 def test_standby_takes_over_after_leader(open_at, zookeeper) -> None:
@@ -145,10 +154,7 @@ def test_frozen_leader_stops_acting(zookeeper, open_at, leader) -> None:
 def test_leader_stops_while_zookeeper_is_frozen(three_places, ensemble, open_at, operator) -> None:
     """Before its session could end: afterwards the session still has its nodes."""
     store = open_at(replace(three_places, session_timeout=8.0))
-    lost: queue.Queue[Any] = queue.Queue()
-    leadership = store.lead()
-    leadership.on_lost(lost.put)
-    store.load()
+    leadership, lost = lead(store)
     for server in ensemble.servers:
         freeze(server)
     assert lost.get(timeout=LONG)
@@ -170,10 +176,7 @@ def test_leader_stops_while_zookeeper_is_frozen(three_places, ensemble, open_at,
 def test_leadership_survives_one_server(three_places, ensemble, open_at, server_of, which) -> None:
     """The ensemble's leader is killed, or the connected server is frozen."""
     store = open_at(replace(three_places, session_timeout=6.0))
-    lost: queue.Queue[Any] = queue.Queue()
-    leadership = store.lead()
-    leadership.on_lost(lost.put)
-    store.load()
+    leadership, lost = lead(store)
     before = server_of(store)
     if which == "leader":
         ensemble.leader().kill()
@@ -203,10 +206,7 @@ def test_lost_answers_during_election_are_retried(zookeeper, open_at, lost) -> N
 def test_removed_lock_ends_leadership(zookeeper, open_at, operator) -> None:
     """And the scheduler can store nothing."""
     store = open_at(zookeeper)
-    lost: queue.Queue[Any] = queue.Queue()
-    leadership = store.lead()
-    leadership.on_lost(lost.put)
-    store.load()
+    leadership, lost = lead(store)
     client = operator(zookeeper)
     client.delete(leadership.node)
     with pytest.raises(LeadershipLostError):
@@ -221,15 +221,12 @@ def test_removed_lock_ends_leadership(zookeeper, open_at, operator) -> None:
 def test_session_end_ends_leadership(zookeeper, open_at, expire) -> None:
     """A write in the new session is rejected even if no other process has written."""
     store = open_at(zookeeper)
-    lost: queue.Queue[Any] = queue.Queue()
-    leadership = store.lead()
-    leadership.on_lost(lost.put)
-    store.load()
+    leadership, lost = lead(store)
     store.apply([Put("a", b"1")])
     expire(store, zookeeper)
     assert lost.get(timeout=LONG)
 
-    again: queue.Queue[Any] = queue.Queue()
+    again: queue.Queue[str] = queue.Queue()
     leadership.on_lost(again.put)
     assert "session" in again.get(timeout=LONG)
     for write in (lambda: store.apply([Put("a", b"2")]), lambda: store.apply([]), store.erase):
