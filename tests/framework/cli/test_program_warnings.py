@@ -185,13 +185,13 @@ def test_missing_keras_2_is_reported(without_tf_keras: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("real_tensorflow")
-def test_tutorial_trains_with_new_options(run_options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tutorial_trains_with_new_options(run_process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The program is unchanged, and nothing is reported."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text(TUTORIAL)
-    assert 0 == run_options("options", "init", "multi_worker_mirrored", "train.py")[0]
+    assert 0 == run_process("options", "init", "multi_worker_mirrored", "train.py")[0]
 
-    code, out, error = run_options("local", "run", "options.json", "--json")
+    code, out, error = run_process("local", "run", "options.json", "--json")
 
     assert (0, "succeeded") == (code, json.loads(out)["state"]), error
     assert "notice: train.py" not in error
