@@ -165,7 +165,7 @@ def _times(service: ServiceClient, task: str, file: str) -> list[tuple[int, floa
 
 
 def _merged(logs: Sequence[Log]) -> Iterator[tuple[str, str]]:
-    """Return (task, text) of all lines by time; at equal times a task's lines adjoin."""
+    """Return (task, text) of all lines by time; at equal times grouped by task."""
     lines = []
     for log in logs:
         offsets, at = [offset for offset, _ in log["times"]], log["offset"]

@@ -26,7 +26,10 @@ class Driver(Protocol):
 
 
 class Observer(Protocol):
-    """Called with each stored decision after its calls are sent. Must not block."""
+    """Gets each decision after it is stored and its calls to Mesos are sent.
+
+    Must not block.
+    """
 
     def __call__(self, event: Event, decision: Decision) -> None: ...
 

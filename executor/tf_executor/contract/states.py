@@ -24,7 +24,7 @@ class Tone(str, Enum):
 
 
 class _State(str, Enum):
-    """Base class of states. A member's row begins with its value and its tone."""
+    """Base class of states. The tuple of a member begins with its value and its tone."""
 
     _value_: str
     tone: Tone

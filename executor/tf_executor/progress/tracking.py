@@ -306,8 +306,8 @@ def is_written(files: Files, before: Files, earlier: Files, noted: float) -> boo
 
     `files`, `before`, `earlier`: the folder's files at the last three looks, the newest first. A checkpoint is finished
     if nothing has changed since the previous look. Some programs save all the time. Then a checkpoint is finished if
-    there is a new index of TensorFlow, which is written last. It is also finished if the program has written the same
-    file with the same size after each of the two earlier looks.
+    there is a new index of TensorFlow, which is written last. It is also finished if the program rewrote a file
+    between each two of the three looks, and the file had the same size each time.
     """
     return files == before or any(
         (path.endswith(".index") and time > noted)

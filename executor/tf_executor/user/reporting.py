@@ -112,9 +112,9 @@ def report(
 ) -> None:
     """Report training progress; cheap enough to call after each step, from one thread.
 
-    `step`: steps done. `total`: steps at the end of training. `loss`: current loss. `examples`: training examples
+    `step`: steps done. `total`: steps of the whole training. `loss`: current loss. `examples`: training examples
     processed. `of`: "task" if `examples` counts this task's examples (the tasks are added up), "job" if it counts those
-    of the whole job. `epoch`: current epoch, from 1. `epochs`: epochs at the end of training. `metrics`: up to 16 more
+    of the whole job. `epoch`: current epoch, from 1. `epochs`: epochs of the whole training. `metrics`: up to 16 more
     values, such as `accuracy=0.98`. All are optional Python, numpy or TensorFlow numbers. Does nothing outside a task.
     """
     try:

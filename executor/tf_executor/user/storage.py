@@ -4,8 +4,8 @@
 SETTINGS` uploads new checkpoints while the program runs. Below the service's URL:
 
     .carried/NUMBER.LAUNCH/launch         written first; the launch with the highest number is the newest
-    .carried/NUMBER.LAUNCH/restored       manifest of the checkpoint that the launch starts with, for its peers
-    .carried/NUMBER.LAUNCH/SHA256         content of a file, also for the manifests of later launches
+    .carried/NUMBER.LAUNCH/restored       manifest of the checkpoint that the launch and its peers start with
+    .carried/NUMBER.LAUNCH/SHA256         content of a file; manifests of later launches may refer to it
     .carried/NUMBER.LAUNCH/SEQUENCE.json  manifest of a checkpoint: names, sizes and digests; written last
     PATH                                  event files and logs, and the files of a program that has succeeded
 

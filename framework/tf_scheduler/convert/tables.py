@@ -1,4 +1,4 @@
-"""Convert job files to options by tables of fields, and parse their values.
+"""Convert job files of other systems to options by tables; parse their values.
 
 Every field of a file is converted by its row of a table, or reported. The tables of docs/how-to/migrate are generated
 from the same rows. Parsers of amounts, durations, names and commands raise ValueError with the expected form. The

@@ -69,8 +69,8 @@ class _Framework:
     def conflict(self, spec: ServiceSpec) -> str:
         """Return which option contradicts the framework's user or principal; else "".
 
-        SUBSCRIBE ignores another user, so tasks would run as the old user. SUBSCRIBE refuses another principal; without
-        the option, the master uses the principal of the login.
+        When a framework subscribes again, Mesos ignores a changed user, so tasks would run as the old user. Mesos
+        refuses a changed principal; without the option, the master uses the principal of the login.
         """
         if self.user != spec.user:
             return f"its user is {self.user}, not {spec.user} (option service.user)"

@@ -1,7 +1,8 @@
 """Redact text that looks like a secret in URLs, commands, headers and JSON.
 
 Patterns cannot match every secret: values that must never be shown belong in the option `secrets`. Text may be long and
-untrusted, so each pattern runs in linear time: repetitions are bounded or cannot restart inside matched text.
+untrusted, so each pattern takes linear time: every repetition has a maximum length, or no match can begin in the
+middle of text that was already scanned.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Build Mesos credentials and secret sources from options; list values to redact."""
+"""From options: credentials, secret sources, trusted CAs, and values to redact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Local scheduler processes: supervise them, and let other commands find them."""
+"""Local scheduler processes: complete their options, supervise and advertise them."""
 
 from __future__ import annotations
 

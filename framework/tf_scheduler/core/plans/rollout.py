@@ -97,7 +97,10 @@ def _forced(control: PlanControl, nodes: Mapping[TaskName, tuple[tuple[str, ...]
 def steps_to_relaunch(
     plan: PlanDef, control: PlanControl, tasks: Mapping[TaskName, TaskRecord], retired: Mapping[TaskId, str]
 ) -> frozenset[str]:
-    """Return the steps whose task the plan has not launched since its last (re)start."""
+    """Return the steps whose task the plan must still launch.
+
+    The plan has not launched it since the step, its phase or the plan was last started or restarted.
+    """
 
     def is_open(node: Node, step: StepDef) -> bool:
         record = None if step.task is None else tasks.get(step.task)

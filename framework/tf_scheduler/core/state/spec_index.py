@@ -1,4 +1,4 @@
-"""Index of a spec: launch digests, plans, restart groups; cluster sizes, pauses."""
+"""Values derived from a spec: digests, plans, restart groups, other cluster sizes."""
 
 from __future__ import annotations
 

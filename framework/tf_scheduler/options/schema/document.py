@@ -178,7 +178,10 @@ def mask_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changed_options(masked: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of `masked` whose values in `options` differ from the defaults."""
+    """Return the options that differ from their defaults.
+
+    `options` decides which; the values come from `masked`, the same document with secrets hidden.
+    """
     changed: dict[str, Any] = {}
     for option in OPTIONS:
         if option.value(options) != option.default:
