@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kit.waiting import wait_until
 from tf_executor.contract.reports import TaskEnd
 from tf_executor.process.freezing import ProcessSample
 from tf_executor.process.memory import OomKills, UsageMeter, read_oom_kills
@@ -124,7 +125,7 @@ def small_group() -> Iterator[Path]:
     finally:
         for pid in (group / "cgroup.procs").read_text().split():
             (parent / "cgroup.procs").write_text(pid)
-        group.rmdir()
+        wait_until(lambda: group.rmdir() is None, ignore=OSError)  # busy while a process exits
 
 
 HUNGRY = "held = bytearray(500 << 20)\nprint(len(held))\n"

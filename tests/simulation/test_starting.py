@@ -14,9 +14,7 @@ from tf_scheduler.model.task import Cause, PodVerb
 
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
 OTHERS = ("ps-0", "worker-0", "chief-0")
-NOT_JOINED = (
-    "no task has joined: 600 s after the start, no TensorFlow server of worker-0, worker-1, chief-0, ps-0 answers"
-)
+NOT_JOINED = "no task has joined: 600 s after the start, no TensorFlow server of worker-0, worker-1, chief-0 and ps-0"
 
 
 def launched(spec: ServiceSpec | None = None, cpus: float = 2) -> World:

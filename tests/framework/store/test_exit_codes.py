@@ -128,7 +128,7 @@ CAUSES = {
     "the file system is read-only": system_error(errno.EROFS),
     "the state file was removed or replaced": file_is_removed,
     "the user of the scheduler has no access to the file or its folder": system_error(errno.EACCES),
-    "the path is not that of a file": path_is_a_folder,
+    "the path does not lead to a file": path_is_a_folder,
     "the file is damaged, or belongs to another program": file_is_foreign,
     "a stored value is damaged": value_is_damaged,
     "a newer version stored the state": value_is_newer,
