@@ -229,10 +229,10 @@ def test_first_job_trains_with_tensorflow_2_15(tmp_path: Path) -> None:
 
 def install(account: Account) -> None:
     """Install what the page says; each further terminal activates the environment."""
-    account.run(next(block.text for block in blocks() if block.name == "install"), patience=400)
-    activate = re.search(r"environment of the first \(`(source .+?)`\)", PAGE.read_text())
-    assert activate is not None
-    account.first = activate[1]
+    text = next(block.text for block in blocks() if block.name == "install")
+    account.run(text, patience=400)
+    account.first = next(line for line in text.splitlines() if line.startswith("source "))
+    assert f"in a second terminal, after `{account.first}`" in PAGE.read_text()
 
 
 def test_page_names_the_libraries_of_mesos() -> None:

@@ -71,7 +71,7 @@ def options(folder: Path, s3: S3Server, bucket: str = BUCKET, workers: int = 1) 
         (folder / "train.py").write_text(TRAIN)
     else:
         shutil.copy(EXAMPLE, folder)
-        command = "train.py --epochs 300"
+        command = "train.py --epochs 200"
     small = {"cpus": 1, "mem": 3000, "disk": 0}
     document = {
         "service": {
@@ -216,6 +216,7 @@ def resumed(cluster: LocalCluster) -> list[list[int]]:
     return [sorted(epochs) for epochs in found.values()]
 
 
+@pytest.mark.timeout(600)
 def test_workers_resume_from_one_checkpoint_with_its_accuracy(
     start_process: Any, cluster: Any, s3: S3Server, tmp_path: Path
 ) -> None:
