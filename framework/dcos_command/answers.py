@@ -1,6 +1,6 @@
 """Parse JSON answers of the scheduler, Cosmos and Marathon, and check their types.
 
-A member that its type does not name may have any value, because a newer scheduler may send more members.
+Members that the answer's type does not name may have any value: a newer scheduler may send more members.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Protocols of the runner: Mesos driver, observers of decisions, task files."""
+"""Interfaces between parts: Mesos driver, observers of decisions, task files."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure_logging(stream: TextIO, form: str, level: str, redactor: SecretRedactor) -> None:
-    """Write all records from `level` (Python's name of it) to the stream."""
+    """Write records of `level` (a name such as INFO) and above to the stream."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter(redactor) if form == JSON else ConsoleFormatter(redactor))
     logging.basicConfig(handlers=[handler], level=level)

@@ -307,7 +307,7 @@ def is_written(files: Files, before: Files, earlier: Files, noted: float) -> boo
     `files`, `before`, `earlier`: the folder's files at the last three looks, the newest first. A checkpoint is finished
     if nothing has changed since the previous look. Some programs save all the time. Then a checkpoint is finished if
     there is a new index of TensorFlow, which is written last. It is also finished if the program rewrote a file
-    between each two of the three looks, and the file had the same size each time.
+    before each of the last two looks, and the size of the file has not changed.
     """
     return files == before or any(
         (path.endswith(".index") and time > noted)

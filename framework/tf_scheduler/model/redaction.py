@@ -1,8 +1,8 @@
 """Redact text that looks like a secret in URLs, commands, headers and JSON.
 
 Patterns cannot match every secret: values that must never be shown belong in the option `secrets`. Text may be long and
-untrusted, so each pattern takes linear time: every repetition has a maximum length, or no match can begin in the
-middle of text that was already scanned.
+untrusted, so each pattern takes linear time. Either its repetitions have a maximum length, or a match cannot begin
+inside text that an earlier attempt has scanned.
 """
 
 from __future__ import annotations

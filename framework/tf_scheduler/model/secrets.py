@@ -129,7 +129,7 @@ class RunningTask(NamedTuple):
 
 
 def find_neighbours(running: Collection[RunningTask], own: str, user: str) -> frozenset[tuple[str, str]]:
-    """Return (framework, agent) where others run tasks as `user` on agents of `own`."""
+    """Return (framework, agent) of others' tasks as `user` where `own` runs tasks."""
     used = {task.agent for task in running if task.framework == own}
     return frozenset(
         (task.framework, task.agent)

@@ -362,7 +362,7 @@ def _task(
 
 
 def _last_lines(overview: Overview, task: TaskRow, sandbox: Path, redactor: OutputRedactor) -> list[str]:
-    """Return a failed task's last error output, else the leader's last line.
+    """Return a failed task's last error output, or the leader's last line.
 
     For a task with unknown secrets, return the message of its executor, which redacts them.
     """

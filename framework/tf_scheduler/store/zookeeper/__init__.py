@@ -17,7 +17,8 @@ so readers need no lock and see only whole decisions.
     or many entries   (compare-and-set), check that the parts exist. `head` is the commit marker
 
 A transaction therefore has two or three operations and at most 512 KiB, for any number of tasks (ZooKeeper's limit is
-1 MB). Nodes with numbers up to the snapshot's are garbage if they do not belong to it. Each snapshot removes them.
+1 MB). A node with the snapshot's number or a lower one is garbage, unless it belongs to the snapshot. Each snapshot
+removes such nodes.
 
 Values are compressed together (zlib; a thousand task records take 25 KB) after a byte with their encoding
 (`layout.SCHEMA`). `head` has the schema of the state. A newer schema is rejected.
