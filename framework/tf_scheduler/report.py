@@ -29,7 +29,7 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(size * factor for factor in _STEPS if size * factor >= rough)
     first = math.ceil(low / step)
-    return [round(place * step, 12) for place in range(first, math.floor(high / step) + 1)]
+    return [float(f"{place * step:.12g}") for place in range(first, math.floor(high / step) + 1)]
 
 
 def time_ticks(length: float, about: int = 6) -> list[float]:
@@ -86,6 +86,8 @@ MAX_LINES = 6
 _WIDTH, _HEIGHT = 600, 220
 #: Ratio of positive values above which a chart is logarithmic.
 _WIDE = 50.0
+#: Values beyond the largest are not drawn, like infinity; smaller differences are none: both would overflow.
+_LARGEST, _SMALLEST = 1e200, 1e-200
 
 Line = Sequence[tuple[float, float]]
 
@@ -121,7 +123,7 @@ def _picture(run: Run, title: str, value: Callable[[Progress], float | None], *,
         return Html("")
     everything = [height for line in lines.values() for _, height in line]
     low, high = min(everything), max(everything)
-    logarithmic = low > 0 and high / low > _WIDE
+    logarithmic = low > _SMALLEST and high / low > _WIDE
     scale = math.log10 if logarithmic else float
     bottom, top = _room(scale(low), scale(high), zero=not logarithmic and low >= 0)
     end = max(at for line in lines.values() for at, _ in line) or 1.0
@@ -163,7 +165,7 @@ def _lines(run: Run, value: Callable[[Progress], float | None]) -> dict[str, Lin
     lines: dict[str, Line] = {}
     for task in order:
         points = [(point.time - run.submitted, value(point)) for point in run.curves[task]]
-        line = [(at, height) for at, height in points if height is not None and math.isfinite(height)]
+        line = [(at, height) for at, height in points if height is not None and abs(height) <= _LARGEST]
         if line and len(lines) < MAX_LINES:
             lines[task] = line
     return lines
@@ -171,7 +173,7 @@ def _lines(run: Run, value: Callable[[Progress], float | None]) -> dict[str, Lin
 
 def _room(low: float, high: float, *, zero: bool) -> tuple[float, float]:
     bottom = 0.0 if zero else low
-    size = high - bottom or abs(high) or 1.0
+    size = next(size for size in (high - bottom, abs(high), 1.0) if size > _SMALLEST)
     return (bottom if zero else bottom - size * 0.05), high + size * 0.05
 
 
