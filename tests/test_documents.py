@@ -240,7 +240,7 @@ def command_key(line: str) -> str:
     return "" if is_group else " ".join([*names, *sorted(options)])
 
 
-#: Test, and the commands that it runs in an equivalent form, with the options that a page may use.
+#: Test or what tests share, and the commands that it runs in an equivalent form, with the options that a page may use.
 RUN_BY = {
     "containers/test_images.py::test_image_of_an_archive_has_its_variables_and_layers": "local image build",
     "containers/test_isolation.py::test_cluster_with_containers_is_started_and_stopped": "local up --containers",
@@ -255,7 +255,7 @@ RUN_BY = {
     "dcoscli/test_real_dcos.py::test_rendered_app_runs_on_marathon_without_dcos": "curl -X POST",
     "dcoscli/test_real_dcos.py::test_submitted_job_is_followed_to_its_result": "submit --detach --set; wait; tasks",
     "dcoscli/test_real_dcos.py::test_uninstall_removes_tasks_framework_and_state": "dcos package uninstall",
-    "examples/test_first_job.py::test_first_job_trains_as_documented": (
+    "examples/test_first_job.py::check_first_job": (
         "options init --workers; options validate; logs; open --print; kill -9; events -n; local run; "
         "history; history show --report"
     ),

@@ -150,10 +150,10 @@ def test_program_with_reports_runs_without_dependencies(python: Path, dist: Path
     assert "ProgressCallback requires Keras" in run_apart(programs / "python", "fit.py", folder=tmp_path).stderr
 
 
-@pytest.mark.parametrize("python", PYTHONS.values(), ids=PYTHONS)
-def test_wheel_starts_with_pip_of_venv(python: Path, dist: Path, tmp_path: Path) -> None:
-    """No compiler, no checkout, only wheels."""
-    programs = environment(tmp_path, python)
+@pytest.mark.parametrize("version", sorted({"3.10", "3.12"} & PYTHONS.keys()))
+def test_wheel_starts_with_pip_of_venv(version: str, dist: Path, tmp_path: Path) -> None:
+    """No compiler, no checkout, only wheels. The next tests use the other Pythons."""
+    programs = environment(tmp_path, PYTHONS[version])
 
     install(programs, dist)
 

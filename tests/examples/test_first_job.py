@@ -206,14 +206,7 @@ def test_readme_trains_a_model(account: Account) -> None:
     account.run("dcos-tensorflow options validate *-try.json")  # for the next run
 
 
-def test_first_job_trains_as_documented(account: Account) -> None:
-    """A new user succeeds at the first attempt.
-
-    Slow: two trainings, one with a killed worker.
-    """
-    check_first_job(account)
-
-
+@pytest.mark.long
 def test_first_job_trains_with_tensorflow_2_15(tmp_path: Path) -> None:
     """The page says what to leave out.
 
@@ -304,7 +297,7 @@ model.fit(data, epochs=2, steps_per_epoch=20)
 INSTALL = r'pip install --no-deps "tf_keras~=2\.\d+\.0"'
 
 
-@pytest.mark.parametrize("packages", ["tf_keras", "keras-3", "2.15"])
+@pytest.mark.parametrize("packages", [pytest.param("tf_keras", marks=pytest.mark.long), "keras-3", "2.15"])
 def test_tutorial_trains_or_answer_names_what_to_add(tmp_path: Path, packages: str) -> None:
     """Its code is not changed; without Keras 2, a command is to be run before."""
     home = tmp_path / "venv"

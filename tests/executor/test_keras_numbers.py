@@ -101,12 +101,9 @@ def assert_right(executor: Any, expected: dict[int, float], source: str) -> None
 
 
 @pytest.mark.usefixtures("real_tensorflow")
-@pytest.mark.parametrize("version", ["2.12", "2.15", "2.21"])
+@pytest.mark.parametrize("version", [pytest.param("2.12", marks=pytest.mark.long), "2.15", "2.21"])
 def test_callback_reports_the_loss_of_one_process(train: Train, version: str) -> None:
-    """Within an epoch Keras 2 itself shows the loss of each worker added up.
-
-    Slow: six programs import TensorFlow, and train.
-    """
+    """Within an epoch Keras 2 itself shows the loss of each worker added up."""
     python = python_with_tensorflow(version)
     # Only TensorFlow 2.16 and newer need the variable; 2.15 fails with it.
     variables = {"TF_USE_LEGACY_KERAS": "1" if python == sys.executable else ""}
@@ -115,14 +112,13 @@ def test_callback_reports_the_loss_of_one_process(train: Train, version: str) ->
     assert_right(single, expected, "report")
     fields = {"strategy": "multi_worker_mirrored", "python": python, "environment": variables}
 
-    for workers in (2, 3):
-        for executor in train(f"of-{workers}", "own workers", workers=workers, **fields):
-            summed, times, _ = log_of(executor)
-            assert summed[20] == pytest.approx(workers * expected[20], rel=0.01)
-            assert_right(executor, expected, "report")
-            last = executor.messages[-1]
-            assert ("job", 7200) == (last["of"], last["examples"])
-            assert last["examples_per_second"] == pytest.approx(60 * 119 / (times[120] - times[1]), rel=0.01)
+    for executor in train("worker", "own workers", workers=2, **fields):
+        summed, times, _ = log_of(executor)
+        assert summed[20] == pytest.approx(2 * expected[20], rel=0.01)
+        assert_right(executor, expected, "report")
+        last = executor.messages[-1]
+        assert ("job", 7200) == (last["of"], last["examples"])
+        assert last["examples_per_second"] == pytest.approx(60 * 119 / (times[120] - times[1]), rel=0.01)
 
 
 @pytest.mark.usefixtures("real_tensorflow")

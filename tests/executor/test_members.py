@@ -119,7 +119,7 @@ def threads(cluster: Cluster) -> tuple[int, int]:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("cluster", "train"), [("2.15", "fit"), ("2.21", "loop")], indirect=["cluster"])
 def test_workers_join_leave_and_move(cluster: Cluster, train: str) -> None:
-    """2 -> 5 -> 1 -> 3 workers, and moves: no step is lost or done twice.
+    """2 -> 4 -> 1 -> 3 workers, and moves: no step is lost or done twice.
 
     Slow: each change starts or ends servers of TensorFlow, and waits for steps.
     """
@@ -127,11 +127,11 @@ def test_workers_join_leave_and_move(cluster: Cluster, train: str) -> None:
     before, native = threads(cluster)
 
     assert "members_error" not in cluster.order()
-    cluster.join(2, 3, 4)
-    cluster.leave(1, 2, 3, 4)
+    cluster.join(2, 3)
+    cluster.leave(1, 2, 3)
     cluster.join(1, 2)
     chosen = random.Random(1)
-    for _ in range(4):
+    for _ in range(2):
         cluster.join(chosen.randrange(3))
     counts = result(cluster)
 
