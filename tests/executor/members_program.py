@@ -1,4 +1,4 @@
-"""A server (`serve JOB INDEX`), or a chief with `loop` or Keras' `fit`.
+"""Servers (`serve`), or a chief with `loop` or Keras' `fit`.
 
 Runs on every TensorFlow 2 of the tests. A chief trains until the file `enough` exists, and prints as JSON how many
 steps it has scheduled and how many the parameter server has counted.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -18,14 +19,27 @@ os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 STEPS = 10  # between two looks at the file
 
 
-def serve(job: str, index: int) -> None:
-    """Serve as a ps or a worker, on a free port; print its address."""
+def serve() -> None:
+    """For each line `JOB INDEX` fork a server; print its number and address.
+
+    Each process has its own servers and threads, but TensorFlow is imported only once.
+    """
     import tensorflow as tf
 
-    config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=8)
-    server = tf.distribute.Server({job: {index: "localhost:0"}}, job, index, "grpc", config)
-    print(server.target.replace("grpc://", "address "), flush=True)
-    server.join()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # leaves no zombies
+    for line in sys.stdin:
+        job, index = line.split()
+        if os.fork() == 0:
+            config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=8)
+            server = tf.distribute.Server({job: {int(index): "localhost:0"}}, job, int(index), "grpc", config)
+            print("server", os.getpid(), server.target.removeprefix("grpc://"), flush=True)
+            server.join()
+
+
+def show(step: int) -> None:
+    """Print a step, and the process's threads."""
+    native = len(list(Path("/proc/self/task").iterdir()))
+    print("step", step, "threads", threading.active_count(), "native", native, flush=True)
 
 
 def loop(tf: Any, strategy: Any) -> tuple[int, int]:
@@ -50,15 +64,7 @@ def loop(tf: Any, strategy: Any) -> tuple[int, int]:
         while Path("hold").exists():
             Path("held").touch()
             time.sleep(0.1)
-        print(
-            "step",
-            scheduled,
-            "threads",
-            threading.active_count(),
-            "native",
-            len(list(Path("/proc/self/task").iterdir())),
-            flush=True,
-        )
+        show(scheduled)
     return scheduled, int(done.numpy())
 
 
@@ -75,15 +81,7 @@ def fit(tf: Any, strategy: Any) -> tuple[int, int]:
 
     class Stop(keras.callbacks.Callback):  # type: ignore[misc,name-defined]
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            print(
-                "step",
-                STEPS * (epoch + 1),
-                "threads",
-                threading.active_count(),
-                "native",
-                len(list(Path("/proc/self/task").iterdir())),
-                flush=True,
-            )
+            show(STEPS * (epoch + 1))
             self.model.stop_training = Path("enough").exists()
 
     creator = keras.utils.experimental.DatasetCreator(data)
@@ -104,6 +102,6 @@ def main(train: Any) -> None:
 
 
 if sys.argv[1] == "serve":
-    serve(sys.argv[2], int(sys.argv[3]))
+    serve()
 else:
     main({"loop": loop, "fit": fit}[sys.argv[1]])

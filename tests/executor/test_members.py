@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import random
 import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -28,17 +30,20 @@ class Cluster:
     def __init__(self, tensorflow: str, executor: Any) -> None:
         self.tensorflow, self.executor = tensorflow, executor
         self.python = python_with_tensorflow(tensorflow)
-        self.servers: dict[str, subprocess.Popen[str]] = {}
+        line = [self.python, str(PROGRAM), "serve"]
+        self._starter = subprocess.Popen(line, stdin=PIPE, stdout=PIPE, stderr=subprocess.DEVNULL, text=True)
+        #: Process of each server by its address.
+        self.servers: dict[str, int] = {}
         self.workers: dict[str, str] = {}
         self.version = 0
 
     def start(self, job: str, index: int) -> str:
         """Start a server; return its address."""
-        line = [self.python, str(PROGRAM), "serve", job, str(index)]
-        process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        assert process.stdout is not None
-        address = next(text.split()[1] for text in process.stdout if text.startswith("address "))
-        self.servers[address] = process
+        assert self._starter.stdin is not None
+        assert self._starter.stdout is not None
+        print(job, index, file=self._starter.stdin, flush=True)
+        _, number, address = next(text for text in self._starter.stdout if text.startswith("server ")).split()
+        self.servers[address] = int(number)
         return address
 
     def join(self, *indexes: int) -> None:
@@ -66,12 +71,13 @@ class Cluster:
     def _end(self, before: dict[str, str]) -> None:
         """End servers that the chief no longer uses."""
         for address in set(before.values()) - set(self.workers.values()):
-            end(self.servers.pop(address))
+            os.kill(self.servers.pop(address), signal.SIGKILL)
 
-
-def end(process: subprocess.Popen[str]) -> None:
-    with process:
-        process.kill()
+    def close(self) -> None:
+        for process in self.servers.values():
+            os.kill(process, signal.SIGKILL)
+        self._starter.kill()
+        self._starter.communicate()
 
 
 @pytest.fixture
@@ -80,8 +86,7 @@ def cluster(executor: Any, request: pytest.FixtureRequest) -> Iterator[Cluster]:
     try:
         yield made
     finally:
-        for process in made.servers.values():
-            end(process)
+        made.close()
 
 
 def launch(cluster: Cluster, train: str, **environment: str) -> None:
@@ -150,7 +155,7 @@ def test_leaving_worker_may_close_its_context_late(cluster: Cluster) -> None:
     hold = cluster.executor.sandbox / "hold"
     hold.touch()
     wait_until((cluster.executor.sandbox / "held").exists)
-    cluster.servers[cluster.workers["1"]].send_signal(signal.SIGSTOP)
+    os.kill(cluster.servers[cluster.workers["1"]], signal.SIGSTOP)
 
     cluster.leave(1)
     hold.unlink()
