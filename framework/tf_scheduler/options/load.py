@@ -89,7 +89,7 @@ def _syntax_problem(error: json.JSONDecodeError) -> str:
         return "JSON has no comments"
     closing = rest.removeprefix(",").lstrip()[:1]  # Python 3.13 points to the comma
     if closing in tuple("}]") and (before.endswith(",") or rest.startswith(",")):
-        return f"no comma before {closing}"
+        return f"remove the comma before {closing}"
     if rest.startswith("'"):
         return "text needs double quotes: \"x\", not 'x'"
     word = re.match(r"(True|False|None)\b", rest)
