@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,11 @@ import pytest
 from containers.conftest import PLAIN, Containers, job
 from kit.containers import control_groups, dropped, mounts, run_inside
 from kit.waiting import wait_until
-from mesos_local.images import read_python, write_image
+from mesos_local.images import read_python
 from mesos_local.network import GATEWAY, ZONE
-from own_runtimes import need_torch, python_of
+from own_runtimes import need_horovod, need_torch, python_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-TENSORFLOW, TORCH = "tensorflow", "torch"
 
 
 FROM_MASTER, TO_MASTER = f"INPUT -s {GATEWAY}", f"OUTPUT -d {GATEWAY}"
@@ -134,45 +133,28 @@ def test_task_that_moves_restarts_no_other_task(containers: Containers, tmp_path
     assert ["end", "ps-0", "ps-1", "worker-0", "worker-1", "worker-1"] == starts()
 
 
-@pytest.fixture(scope="module")
-def tensorflow_image(containers: Containers, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An image with TensorFlow: the environment of the tests."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_DATA_HOME", str(containers.folder / "data"))
-        write_image(TENSORFLOW, read_python(Path(sys.executable), tmp_path_factory.mktemp("image")))
-    return TENSORFLOW
-
-
-@pytest.fixture(scope="module")
-def torch_image(containers: Containers, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An image with PyTorch: the runtime of examples/pytorch_ddp."""
-    need_torch()
-    python = Path(python_of(TORCH))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_DATA_HOME", str(containers.folder / "data"))
-        write_image(TORCH, read_python(python, tmp_path_factory.mktemp("image")))
-    return TORCH
-
-
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    ("example", "image"),
-    [("digits", "tensorflow_image"), ("pytorch_ddp", "torch_image")],
+    ("example", "runtime", "need"), [("digits", "horovod", need_horovod), ("pytorch_ddp", "torch", need_torch)]
 )
 def test_cluster_of_containers_trains_by_names(
-    containers: Containers, request: pytest.FixtureRequest, example: str, image: str
+    containers: Containers, tmp_path: Path, example: str, runtime: str, need: Callable[[], None]
 ) -> None:
     """Over two agents; the programs fail with a low accuracy.
 
+    The runtime of Horovod has the smallest TensorFlow with scikit-learn.
+
     Slow: containers with a TensorFlow or PyTorch of their own start on two agents.
     """
+    need()
+    containers.build(runtime, read_python(Path(python_of(runtime)), tmp_path))
     folder = EXAMPLES / example
     options: dict[str, Any] = json.loads((folder / "options.json").read_text())
     options["service"] |= {
         "job_url": str(folder / "train.py"),
         "virtual_network_enabled": True,
         "addressing": "named",
-        "tf_image": request.getfixturevalue(image),
+        "tf_image": runtime,
         "python": "",
     }
     options["placement"] = {"strategy": "spread"}
