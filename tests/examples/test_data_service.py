@@ -129,7 +129,10 @@ def test_lost_dispatcher_restarts_alone(start_job: Callable[..., Run], tmp_path:
 
 
 def test_lost_data_worker_costs_only_what_it_had(start_job: Callable[..., Run]) -> None:
-    """TensorFlow delivers each element at most once: some were in its memory."""
+    """TensorFlow delivers each element at most once: some were in its memory.
+
+    Slow: four launches import TensorFlow.
+    """
     run = start_job("run")
     run.kill_at(1000, "data-worker-0")
     run.go()

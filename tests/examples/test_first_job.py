@@ -299,7 +299,10 @@ INSTALL = r'pip install --no-deps "tf_keras~=2\.\d+\.0"'
 
 @pytest.mark.parametrize("packages", [pytest.param("tf_keras", marks=pytest.mark.long), "keras-3", "2.15"])
 def test_tutorial_trains_or_answer_names_what_to_add(tmp_path: Path, packages: str) -> None:
-    """Its code is not changed; without Keras 2, a command is to be run before."""
+    """Its code is not changed; without Keras 2, a command is to be run before.
+
+    Slow: two workers train, without Keras 2 after two failures.
+    """
     home = tmp_path / "venv"
     if "2.15" == packages:
         programs = tensorflow_2_15(home)

@@ -47,7 +47,10 @@ def test_digits_goes_on_after_a_kill_and_is_judged_by_its_target(make_cluster: C
 
 
 def test_coordinator_has_checkpoints_of_the_chief_alone(make_cluster: Callable[..., Any]) -> None:
-    """A relative folder is that of each task; TensorFlow would write parts on the ps."""
+    """A relative folder is that of each task; TensorFlow would write parts on the ps.
+
+    Slow: each launch imports TensorFlow.
+    """
     cluster = make_cluster("coordinator", {"chief": 1, "ps": 1, "worker": 1})
     servers = [cluster.start("ps", 0), cluster.start("worker", 0)]
     options = ("--model-dir", "model", "--target", "0")

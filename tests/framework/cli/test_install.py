@@ -201,7 +201,10 @@ def test_uninstall_stops_tasks_of_one_service_or_all(cluster, job) -> None:
 
 
 def test_update_and_rollback_restart_the_scheduler(cluster, job, tmp_path: Path) -> None:
-    """By service name, without DC/OS: preview, update, describe, rollback, uninstall."""
+    """By service name, without DC/OS: preview, update, describe, rollback, uninstall.
+
+    Slow: the scheduler starts four times, and each command is a process of its own.
+    """
 
     def command(*arguments):
         return run_command("--name", "changed", *arguments)

@@ -231,7 +231,10 @@ def seconds_to_the_end(record: dict[str, Any], launches: int) -> float:
 
 @pytest.mark.usefixtures("real_tensorflow")
 def test_program_for_tensorflow_1_ends_job_with_hint(run_process, tmp_path: Path) -> None:
-    """After one launch of each of three tasks; the command of the hint is complete."""
+    """After one launch of each of three tasks; the command of the hint is complete.
+
+    Slow: three launches import TensorFlow.
+    """
     source = "import tensorflow as tf\nfrom tensorflow.examples.tutorials.mnist import input_data\n"
     (tmp_path / "train.py").write_text(source)
     sizes = {name: {"mem": 500} for name in ("worker", "parameter_server")}

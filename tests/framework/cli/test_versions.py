@@ -54,7 +54,10 @@ def _made() -> None:
 
 
 def test_three_versions_of_tensorflow_train_together(run_process, start_process, tmp_path: Path) -> None:
-    """Each service sees its own TensorFlow, and all of them ran at the same time."""
+    """Each service sees its own TensorFlow, and all of them ran at the same time.
+
+    Slow: three services import TensorFlow at the same time.
+    """
     folder, meeting = ("--dir", tmp_path / "cluster"), tmp_path / "meeting"
     meeting.mkdir()
     (tmp_path / "train.py").write_text(PROGRAM)
