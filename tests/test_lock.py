@@ -189,7 +189,7 @@ def a_checkout(folder: Path) -> Path:
     return folder
 
 
-def test_changed_wheel_is_refused(tmp_path: Path) -> None:
+def test_changed_wheel_is_refused(real_release: None, tmp_path: Path) -> None:
     """One byte suffices. The unchanged file is installed."""
     home, wheels = a_checkout(tmp_path / "home"), tmp_path / "wheels"
     wheel = make_wheel(wheels, "victim", "1.0")
@@ -212,7 +212,7 @@ def test_changed_wheel_is_refused(tmp_path: Path) -> None:
     assert (0, "genuine\n") == (accepted.returncode, after.stdout)
 
 
-def test_setup_refuses_forged_pip(tmp_path: Path) -> None:
+def test_setup_refuses_forged_pip(real_release: None, tmp_path: Path) -> None:
     """Code of pip runs in every installation, with the rights of the user."""
     home, wheels = a_checkout(tmp_path / "home"), tmp_path / "wheels"
     version = pins("build", RUNNING)["pip"]
@@ -229,7 +229,7 @@ def test_setup_refuses_forged_pip(tmp_path: Path) -> None:
     assert "ORIGIN" in installed.read_text()
 
 
-def test_setup_makes_half_made_environment_again(tmp_path: Path) -> None:
+def test_setup_makes_half_made_environment_again(real_release: None, tmp_path: Path) -> None:
     """As an interrupted `venv` leaves it.
 
     The setup ends soon after, because there are no packages.

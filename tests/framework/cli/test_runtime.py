@@ -33,7 +33,7 @@ def make_wheel(path: Path, source: str) -> Path:
 
 
 @pytest.fixture
-def wheel(tmp_path: Path) -> Path:
+def wheel(real_release: None, tmp_path: Path) -> Path:
     return make_wheel(tmp_path / "marker-1.0-py3-none-any.whl", "HERE = 1\n")
 
 
