@@ -59,8 +59,13 @@ def _phase(
     phase: Phase,
     progress: Mapping[str, PlanProgress],
 ) -> Phase:
+    # `replace` would take half of the time of a plan with 10,000 steps.
     steps = tuple(
-        _overridden(state, step, replace(item, message=_message(state, now, phase.name, step, item.status, progress)))
+        _overridden(
+            state,
+            step,
+            Step(item.name, item.status, _message(state, now, phase.name, step, item.status, progress), item.task),
+        )
         for step, item in zip(definition.steps, phase.steps, strict=True)
     )
     return replace(phase, steps=steps)
