@@ -86,7 +86,7 @@ MAX_LINES = 6
 _WIDTH, _HEIGHT = 600, 220
 #: Ratio of positive values above which a chart is logarithmic.
 _WIDE = 50.0
-#: Values beyond the largest are not drawn, like infinity; smaller differences are none: both would overflow.
+#: Values beyond the largest are drawn as the largest, and smaller differences as none: both would overflow.
 _LARGEST, _SMALLEST = 1e200, 1e-200
 
 Line = Sequence[tuple[float, float]]
@@ -121,13 +121,14 @@ def _picture(run: Run, title: str, value: Callable[[Progress], float | None], *,
     lines = _lines(run, value)
     if not lines:
         return Html("")
-    everything = [height for line in lines.values() for _, height in line]
+    drawn = [[(at, min(max(height, -_LARGEST), _LARGEST)) for at, height in line] for line in lines.values()]
+    everything = [height for line in drawn for _, height in line]
     low, high = min(everything), max(everything)
     logarithmic = low > _SMALLEST and high / low > _WIDE
     scale = math.log10 if logarithmic else float
     bottom, top = _room(scale(low), scale(high), zero=not logarithmic and low >= 0)
     end = max(at for line in lines.values() for at, _ in line) or 1.0
-    paths = [_path(line, place, scale, bottom, top, end) for place, line in enumerate(lines.values())]
+    paths = [_path(line, place, scale, bottom, top, end) for place, line in enumerate(drawn)]
     levels = [10.0**mark if logarithmic else mark for mark in ticks(bottom, top)]
     heights = [(mark, 100 * (1 - (scale(mark) - bottom) / (top - bottom))) for mark in levels]
     grid = [tag("i", class_="level", style=f"top:{height:.2f}%") for _, height in heights]
@@ -165,7 +166,7 @@ def _lines(run: Run, value: Callable[[Progress], float | None]) -> dict[str, Lin
     lines: dict[str, Line] = {}
     for task in order:
         points = [(point.time - run.submitted, value(point)) for point in run.curves[task]]
-        line = [(at, height) for at, height in points if height is not None and abs(height) <= _LARGEST]
+        line = [(at, height) for at, height in points if height is not None and math.isfinite(height)]
         if line and len(lines) < MAX_LINES:
             lines[task] = line
     return lines
