@@ -48,6 +48,8 @@ from tf_executor.user.fetch import redacted
 
 #: Maximum seconds to wait for the last output and progress after all processes have exited.
 SETTLE_TIMEOUT = 2.0
+#: Seconds to write the last output; a busy disk may need many of them.
+OUTPUT_TIMEOUT = 30.0
 #: Maximum seconds to wait until the largest used memory is sent, which no decision needs.
 PEAK_TIMEOUT = 0.5
 
@@ -232,7 +234,7 @@ class TaskProcess:
             self._fence.stop()
         self._gpus.release()
         for stream in (self._err, self._out):
-            stream.finish(SETTLE_TIMEOUT)
+            stream.finish(OUTPUT_TIMEOUT)
         self.commands.settle(SETTLE_TIMEOUT)
         if self._usage is not None:
             self._usage.stop(PEAK_TIMEOUT)

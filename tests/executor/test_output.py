@@ -259,13 +259,14 @@ def test_full_disk_does_not_stop_program(tmp_path: Path) -> None:
     assert stream.tail.endswith(b"x\nend\n")
 
 
-def test_finish_does_not_wait_for_unkillable_process(tmp_path: Path) -> None:
+def test_finish_does_not_wait_for_unkillable_process(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The process still holds the pipe."""
     with (tmp_path / "own").open("wb") as own:
         stream = Output(tmp_path / "stdout", own.fileno(), 10, 1)
     held = os.dup(stream.writer)
     stream.finish(0.01)
     os.close(held)
+    assert "the last output may be lost: not written within 0.01 s" in caplog.text
     for thread in threading.enumerate():
         if thread.name == "stdout":
             thread.join()

@@ -206,6 +206,8 @@ class Output:
         """Wait up to `timeout` seconds for all output of processes that have exited."""
         os.close(self.writer)
         self._thread.join(timeout)
+        if self._thread.is_alive():
+            log.warning("%s: the last output may be lost: not written within %s s", self._thread.name, timeout)
         if self._lost:
             log.warning("%s: %s bytes of output lost", self._thread.name, self._lost)
 
