@@ -17,6 +17,8 @@ def test_digits_goes_on_after_a_kill_and_is_judged_by_its_target(make_cluster: C
 
     Below its target it exits 1, and says why. ps and workers go on serving, so somebody else has to end them. How good
     the model gets with all its epochs is seen on Mesos.
+
+    Slow: five processes import TensorFlow.
     """
     cluster = make_cluster("digits", {"chief": 1, "ps": 1, "worker": 2})
     servers = [cluster.start("ps", 0), cluster.start("worker", 0), cluster.start("worker", 1)]

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from kit.http_server import HttpServer, QuietHandler
+from kit.payloads import GRPC_SERVER
 from tf_executor.contract.settings import Liveness
 from tf_executor.lifecycle.events import Ready, Unhealthy
 from tf_executor.process import health
@@ -93,18 +94,6 @@ def test_missing_server_is_not_ready(address: str) -> None:
     assert not health.grpc_server_answers(address, 1.0)
 
 
-GRPC = """
-import socket, sys
-with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as listener:
-    while True:
-        connection, _ = listener.accept()
-        with connection:
-            connection.recv(100)
-            connection.sendall(bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
-            connection.recv(100)
-"""
-
-
 def free_port() -> int:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
@@ -113,7 +102,7 @@ def free_port() -> int:
 
 def test_readiness_is_reported_once(executor: Any) -> None:
     port = free_port()
-    (executor.sandbox / "server.py").write_text(GRPC)
+    (executor.sandbox / "server.py").write_text(GRPC_SERVER)
     os.mkfifo(executor.sandbox / "go")
     executor.launch(f"cat go; exec python server.py {port}", readiness=f"127.0.0.1:{port}")
     running = executor.states("TASK_STARTING", "TASK_RUNNING")
@@ -129,7 +118,7 @@ def test_readiness_is_reported_once(executor: Any) -> None:
 def test_server_of_other_process_is_not_ready(executor: Any) -> None:
     """Another process may have taken the port first."""
     port = free_port()
-    (executor.sandbox / "server.py").write_text(GRPC)
+    (executor.sandbox / "server.py").write_text(GRPC_SERVER)
     with subprocess.Popen([sys.executable, str(executor.sandbox / "server.py"), str(port)]) as other:
         try:
             executor.launch_running("sleep 3600", readiness=f"127.0.0.1:{port}")

@@ -103,7 +103,10 @@ def assert_right(executor: Any, expected: dict[int, float], source: str) -> None
 @pytest.mark.usefixtures("real_tensorflow")
 @pytest.mark.parametrize("version", [pytest.param("2.12", marks=pytest.mark.long), "2.15", "2.21"])
 def test_callback_reports_the_loss_of_one_process(train: Train, version: str) -> None:
-    """Within an epoch Keras 2 itself shows the loss of each worker added up."""
+    """Within an epoch Keras 2 itself shows the loss of each worker added up.
+
+    Slow: each of the trainings imports TensorFlow.
+    """
     python = python_with_tensorflow(version)
     # Only TensorFlow 2.16 and newer need the variable; 2.15 fails with it.
     variables = {"TF_USE_LEGACY_KERAS": "1" if python == sys.executable else ""}

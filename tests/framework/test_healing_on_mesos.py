@@ -17,6 +17,7 @@ import pytest
 
 from builders import a_job, a_spec, needs
 from kit.freezing import freeze, thaw
+from kit.payloads import GRPC_SERVER
 from kit.scheduler_process import WatchedScheduler
 from kit.shared import SharedServers
 from kit.waiting import wait_until
@@ -47,17 +48,6 @@ MASTER_FLAGS = {
     "acls": json.dumps({"run_tasks": [{"principals": {"type": "NONE"}, "users": {"values": [FORBIDDEN]}}]}),
 }
 AGENTS = tuple(AgentSpec(name, "cpus:2;mem:2048;disk:1000") for name in ("h-1", "h-2", "h-3"))
-#: Answers like a gRPC server.
-SERVER = """
-import socket, sys
-with socket.create_server(("", int(sys.argv[1]))) as listener:
-    while True:
-        connection, _ = listener.accept()
-        with connection:
-            connection.recv(100)
-            connection.sendall(bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
-            connection.recv(100)
-"""
 WORKER_1 = TaskName("worker-1")
 
 
@@ -108,7 +98,7 @@ def a_service(*jobs: Any, **options: Any) -> ServiceSpec:
 @pytest.fixture
 def watched(start_service: Callable[[ServiceSpec], Watched], tmp_path: Path) -> Watched:
     """A ps and two workers; worker-1 first has no server, the evaluator falls silent."""
-    (tmp_path / "server.py").write_text(SERVER)
+    (tmp_path / "server.py").write_text(GRPC_SERVER)
     serve = f"exec {sys.executable} {tmp_path}/server.py {{port}}"
     first = f'[ "$TASK_NAME" = worker-1 ] && mkdir {tmp_path}/started-1 2>/dev/null'
     silent = f"mkdir {tmp_path}/started-2 && echo once && exec sleep 1000; while :; do echo again; sleep 0.1; done"
@@ -125,7 +115,7 @@ def watched(start_service: Callable[[ServiceSpec], Watched], tmp_path: Path) -> 
 
 def test_stopped_worker_is_named_and_replaced(start_service: Callable[[ServiceSpec], Watched], tmp_path: Path) -> None:
     """Mesos and its peer see nothing wrong: it is in state TASK_RUNNING."""
-    (tmp_path / "server.py").write_text(SERVER)
+    (tmp_path / "server.py").write_text(GRPC_SERVER)
     serve = f"echo $$ > {tmp_path}/$TASK_NAME; exec {sys.executable} {tmp_path}/server.py {{port}}"
     small = {"needs": needs(0.1, 64), "kill_grace": 1.0}
     jobs = (a_job(JobKind.WORKER, 2, command=serve, frozen_after=4.0, **small),)

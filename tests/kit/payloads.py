@@ -8,6 +8,17 @@ from typing import Any
 from tf_executor.contract.payload import Payload
 from tf_executor.contract.settings import RunSettings
 
+#: Program that answers like a gRPC server on the port in its argument.
+GRPC_SERVER = """
+import socket, sys
+with socket.create_server(("", int(sys.argv[1]))) as listener:
+    while True:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(100)
+            connection.sendall(bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+            connection.recv(100)
+"""
 _SETTINGS = frozenset(item.name for item in fields(RunSettings))
 
 

@@ -167,12 +167,13 @@ def user_plan_fails() -> Any:
     )
 
 
-def outdated_chief_with_returning_peer(*before: Any) -> Any:
-    """The ps comes back before the chief's step: the chief need not restart."""
+def outdated_chief_with_returning_peer(*before: Any, earlier: Any = ()) -> Any:
+    """The ps comes back before the chief's step: the chief need not restart, and a lost one is still relaunched."""
     serial = PlanSpec("update", PlanStrategy.SERIAL)
     world = running(serial, workers=1, chief=1)
     return play(
         world,
+        *earlier,
         send.restart(other_ps_options(world.state.spec)),
         *before,
         send.killed("ps-0"),
@@ -186,20 +187,6 @@ def finished_task_in_user_plan() -> Any:
     first = PlanSpec("first", phases=(PhaseSpec("ps", "ps"),))
     done = send.status("ps-0", FINISHED)
     return play(a_world(first), done, send.command(Verb.START, "first"), send.offers(), expect.launched("ps-0"))
-
-
-def outdated_chief_was_lost_before() -> Any:
-    """It waits for its relaunch nevertheless."""
-    world = running(PlanSpec("update", PlanStrategy.SERIAL), workers=1, chief=1)
-    twice = (lost("chief-0"), send.offers(), send.running(), lost("chief-0"))
-    return play(
-        world,
-        *twice,
-        send.restart(other_ps_options(world.state.spec)),
-        send.killed("ps-0"),
-        send.offers(),
-        send.running(),
-    )
 
 
 def histories() -> Any:
@@ -216,7 +203,7 @@ def histories() -> Any:
     yield play(a_world(), send.status("worker-0", TaskState.ERROR, reason="REASON_TASK_UNAUTHORIZED"))
     yield two_plans_want_a_task()
     yield finished_task_in_user_plan()
-    yield outdated_chief_was_lost_before()
+    yield outdated_chief_with_returning_peer(earlier=(lost("chief-0"), send.offers(), send.running(), lost("chief-0")))
     yield lost_once_and_ended(on_worker(Verb.INTERRUPT))
     yield play(a_world(), send.status("worker-0", TaskState.UNREACHABLE), send.status("worker-0", TaskState.STARTING))
     for first in ((), (unwell,), (well,)):

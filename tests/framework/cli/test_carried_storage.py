@@ -166,7 +166,10 @@ def test_training_resumes_from_bucket_on_another_agent(
 def test_lost_bucket_is_reported_until_it_is_back(
     start_process: Any, run_process: Any, cluster: Any, s3: S3Server, tmp_path: Path
 ) -> None:
-    """By health and by an event: the training itself continues."""
+    """By health and by an event: the training itself continues.
+
+    Slow: the bucket is lost and found during a real training.
+    """
     process = start_process("local", "run", options(tmp_path, s3))
     wait_until(lambda: stored_step(s3) > 0)
     wait_until(lambda: is_bucket_removed(s3), ignore=s3.client.exceptions.ClientError)

@@ -159,7 +159,10 @@ def test_service_is_scaled_and_rolled_back(installed) -> None:
 
 @pytest.mark.timeout(600)
 def test_ring_is_scaled_by_paused_update_and_by_marathon(local_cluster, tmp_path: Path) -> None:
-    """All tasks restart together, none while paused. A changed app is an update, too."""
+    """All tasks restart together, none while paused. A changed app is an update, too.
+
+    Slow: the scheduler starts three times, and each command is a process of its own.
+    """
     gate, two = tmp_path / "gate", ("worker-0", "worker-1")
     holds = f'trap "until [ -e {gate} ]; do sleep 0.2; done; exit 143" TERM; sleep 1000 & wait'
     none, ring = {"count": 0}, {"strategy": "multi_worker_mirrored", "command": holds}
