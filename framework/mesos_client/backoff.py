@@ -21,7 +21,7 @@ class Backoff:
     maximum: float = 1.0
 
     def delay(self, attempt: int, uniform: Uniform) -> float:
-        """Return the seconds to wait after failure `attempt` in a row (from 0)."""
+        """Return the seconds to wait after `attempt + 1` failures in a row."""
         # The bound on the exponent prevents a float overflow after a day of failures.
         ceiling = min(self.maximum, self.first * self.factor ** min(attempt, 32))
         return uniform(ceiling / 2, ceiling)

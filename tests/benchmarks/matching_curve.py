@@ -2,7 +2,7 @@
 
     PYTHONPATH=framework:executor:tests python tests/benchmarks/matching_curve.py docs/evidence/matching.svg
 
-All run in the same process, each the minimum of three rounds (best fit: one). Prints the table of
+All matches run in the same process; each time is the minimum of three rounds (best fit: one). Prints the table of
 docs/evidence/performance.md: offers, then seconds and agents of each.
 """
 

@@ -1,4 +1,4 @@
-"""A scheduler on a real Mesos with three ZooKeeper servers, killed and frozen."""
+"""A scheduler on a real Mesos, while ZooKeeper servers are killed or frozen."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def user_plan_fails() -> Any:
 
 
 def outdated_chief_with_returning_peer(*before: Any, earlier: Any = ()) -> Any:
-    """The ps comes back before the chief's step: the chief need not restart, and a lost one is still relaunched."""
+    """The ps comes back before the chief's step: the chief need not restart."""
     serial = PlanSpec("update", PlanStrategy.SERIAL)
     world = running(serial, workers=1, chief=1)
     return play(

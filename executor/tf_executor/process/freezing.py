@@ -1,8 +1,8 @@
 """Detect a task whose processes are stopped by a signal, or blocked in the kernel.
 
 Silence proves nothing: many healthy programs print and report nothing for hours. A process in state T or D that uses no
-CPU time does not work, and its peers wait for it. The parent of this process may use CPU time meanwhile, because the
-parent polls the process, as torchrun does.
+CPU time does not work, and its peers wait for it. A stopped process (T) counts while others work, because its parent
+may poll it, as torchrun does; a blocked one (D) counts only while no process of the task works.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class FreezeDetector:
 
     The task is frozen while a process is stopped at each sample. The task is also frozen while a process is blocked at
     each sample and no process works. Shells and data loaders sleep while they wait for a blocked process. Healthy
-    processes are in state D, too, while they read files. New processes, such as health checks, do not count.
+    processes are in state D, too, while they read files. CPU time of new processes, such as health checks, is ignored.
     """
 
     def __init__(self) -> None:

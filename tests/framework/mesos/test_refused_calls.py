@@ -116,7 +116,7 @@ def is_a(kind: type[Event]) -> Callable[[Event], bool]:
 
 @pytest.mark.parametrize("code", [400, 401, 403, 503])
 def test_refused_calls_are_answered_for(code: int) -> None:
-    """Health tells it, launches end, and a new subscription gives the offers back."""
+    """Health reports it, launches are dropped, a new subscription releases offers."""
     is_refusing = threading.Event()
 
     def answer(exchange: Exchange) -> None:

@@ -39,11 +39,8 @@ _HOST = re.compile(r"[A-Za-z0-9.-]+(:[0-9]+)?")
 Headers = Sequence[tuple[str, str]]
 
 
-class UpstreamTimeoutError(SchedulerError):
-    """TensorBoard is unreachable, too slow, or does not speak HTTP."""
-
-    kind = "upstream_timeout"
-    http_status = 502
+class ForwardError(SchedulerError):
+    """A request or its answer cannot be forwarded."""
 
 
 @dataclass(slots=True)
@@ -64,13 +61,13 @@ class UpstreamResponse:
         while isinstance(head := await self._next(), h11.InformationalResponse):
             pass
         if not isinstance(head, h11.Response):
-            raise UpstreamTimeoutError("connection closed without an answer")
+            raise ForwardError("connection closed without an answer")
         self.status = head.status_code
         for name, value in ((name.decode("ascii"), value.decode("latin-1")) for name, value in head.headers):
             self.headers[name] = f"{self.headers[name]}, {value}" if name in self.headers else value
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """Yield the decoded body. Raises UpstreamTimeoutError if the body is incomplete."""
+        """Yield the decoded body. Raises ForwardError if the body is incomplete."""
         try:
             while isinstance(event := await self._next(), h11.Data):
                 yield bytes(event.data)
@@ -86,18 +83,18 @@ class UpstreamResponse:
             while (event := self._http.next_event()) is h11.NEED_DATA:
                 self._http.receive_data(await asyncio.wait_for(self._reader.read(_PIECE), READ_TIMEOUT))
         except (OSError, asyncio.TimeoutError, h11.ProtocolError) as error:
-            raise UpstreamTimeoutError(f"incomplete answer: {error or 'timeout'}") from error
+            raise ForwardError(f"incomplete answer: {error or 'timeout'}") from error
         return event
 
 
 async def fetch(address: str, method: str, target: str, headers: Headers, body: bytes = b"") -> UpstreamResponse:
-    """Request `target`; follow no redirect. Raises UpstreamTimeoutError."""
+    """Request `target`; follow no redirect. Raises ForwardError."""
     host, _, port = address.rpartition(":")
     try:
         connecting = asyncio.open_connection(host.strip("[]"), int(port))
         answer = UpstreamResponse(*await asyncio.wait_for(connecting, CONNECT_TIMEOUT))
     except (OSError, asyncio.TimeoutError) as error:
-        raise UpstreamTimeoutError(f"cannot connect to {address}: {error or 'timeout'}") from error
+        raise ForwardError(f"cannot connect to {address}: {error or 'timeout'}") from error
     own = [("host", address), ("connection", "close"), ("content-length", str(len(body)))]
     try:
         request = h11.Request(method=method, target=target, headers=[*own, *headers])
@@ -105,9 +102,9 @@ async def fetch(address: str, method: str, target: str, headers: Headers, body: 
     except BaseException as error:
         answer.close()
         if isinstance(error, asyncio.TimeoutError):
-            raise UpstreamTimeoutError(f"{address}: no answer within {HEAD_TIMEOUT:g} s") from error
+            raise ForwardError(f"{address}: no answer within {HEAD_TIMEOUT:g} s") from error
         if isinstance(error, (OSError, h11.ProtocolError)):
-            raise UpstreamTimeoutError(f"{address}: invalid answer: {error}") from error
+            raise ForwardError(f"{address}: invalid answer: {error}") from error
         raise
     return answer
 
@@ -230,7 +227,7 @@ class TensorBoardProxy:
         if request.headers.get("sec-fetch-dest") == "document":
             return RedirectResponse("../" * request.path_params["rest"].count("/") + FRAMED)
         # The sandboxed page has the origin `null`. The key in the path lets it read: other sites do not know the key.
-        shared = {"access-control-allow-origin": "null"} if self.is_authorized_path(_below(request)) else {}
+        shared = {"access-control-allow-origin": "null"} if self.is_authorized_path(_key_path(request)) else {}
         if request.method == "OPTIONS":
             # TensorBoard sends headers of its own, about which browsers ask first.
             return Response(status_code=204, headers={**shared, "access-control-allow-headers": "*"})
@@ -244,7 +241,7 @@ class TensorBoardProxy:
             answer = await self._forward(request, target)
         except BaseException as error:
             self._requests.release()
-            if not isinstance(error, UpstreamTimeoutError):
+            if not isinstance(error, ForwardError):
                 raise
             return respond(ApiProblem(503, f"request to TensorBoard failed: {error}"), as_json=True)
 
@@ -263,7 +260,7 @@ class TensorBoardProxy:
         try:
             body = await asyncio.wait_for(request.body(), BODY_TIMEOUT)
         except (asyncio.TimeoutError, ClientDisconnect) as error:
-            raise UpstreamTimeoutError("the client sent an incomplete request body") from error
+            raise ForwardError("the client sent an incomplete request body") from error
         query = request.scope["query_string"].decode("latin-1")
         target = "/" + quote(request.path_params["rest"], safe="/:@!$&'()*+,;=~") + (f"?{query}" if query else "")
         headers = [
@@ -276,12 +273,12 @@ class TensorBoardProxy:
         answer = await fetch(record.address, request.method, target, headers, body)
         if answer.status in _REDIRECTS:
             answer.close()
-            raise UpstreamTimeoutError("the answer is a redirect, which the scheduler does not follow")
+            raise ForwardError("the answer is a redirect, which the scheduler does not follow")
         return answer
 
 
-def _below(request: Request) -> str:
-    """Return the path without the prefix at which the app is mounted."""
+def _key_path(request: Request) -> str:
+    """Return the part of the path with the key, without the prefix of the app."""
     return f"/{FOLDER}/{request.path_params['key']}/"
 
 
@@ -307,9 +304,9 @@ async def _pieces(answer: UpstreamResponse, prefix: bytes = b"") -> AsyncIterato
             async for piece in pieces:
                 left -= len(piece)
                 if left < 0:
-                    raise UpstreamTimeoutError(f"answer larger than {MAX_BYTES} bytes")
+                    raise ForwardError(f"answer larger than {MAX_BYTES} bytes")
                 yield piece
-    except UpstreamTimeoutError as error:
+    except ForwardError as error:
         log.warning("answer of TensorBoard truncated: %s", error)
 
 

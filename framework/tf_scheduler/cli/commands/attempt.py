@@ -1,4 +1,4 @@
-"""`dcos-tensorflow try`: run a program on this machine, without options."""
+"""`dcos-tensorflow try`: run a program on this machine, without an options file."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def try_(
     as_json: bool,
     fit: bool,
 ) -> None:
-    """Run PROGRAM on this machine, without options.
+    """Run PROGRAM on this machine, without an options file.
 
     The tasks get the folder of PROGRAM, and ARGUMENTS after `--`. The strategy is guessed from the source. The options
     are stored in NAME-try.json, to run the job again or to change it.

@@ -1,7 +1,8 @@
 """Choose an agent for each task of a gang, by greedy search with restarts.
 
-Demands with GPUs come first, then the largest demands, and parameter servers last. If a demand lacks agents, it moves
-to the front and the search restarts, because another demand may have taken agents that only this demand could use.
+Demands with the most GPUs come first; of those with equally many the largest, and parameter servers last. If a demand
+lacks agents, it moves to the front and the search restarts, because another demand may have taken agents that only this
+demand could use.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class PackedQueue:
     """Candidate agents of a demand, in an order that uses few agents.
 
     Agents in use come first, then near agents, then the smallest agent that takes all remaining tasks, or else the
-    agent that takes the most. Ties go to the agent with fewer free GPUs, cpus and memory. An agent that can hold
-    `rest`, the needs of the whole remaining gang, is preferred.
+    agent that takes the most. Ties go to the agent with fewer free GPUs, cpus and memory. The first agent is one that
+    can hold `rest`, the needs of the whole remaining gang, if there is one.
     """
 
     def __init__(self, limit: CapacityOf, avoids_gpus: bool, rest: Sequence[int]) -> None:
@@ -145,23 +146,25 @@ class SpreadQueue:
 # --- Neighbourhoods, best first
 #
 # A neighbourhood is a value of a `near` field, such as a zone or a rack. Neighbourhoods with tasks of the service come
-# first, then those that can hold the whole gang on the fewest agents with the least left over, then the largest.
+# first, then those that have room for the gang and need the fewest agents for its largest demand, with the least left
+# over, then the largest.
 
 
 @dataclass(frozen=True, slots=True)
 class GangProfile:
-    """Properties of a gang that score neighbourhoods: largest demand and total needs."""
+    """Properties of a gang that score neighbourhoods."""
 
-    tasks: int
-    #: Number of its tasks that each agent can take, by the agent's index; 0 if the agent is excluded.
-    task_counts: Sequence[int]
+    #: Number of tasks of its largest demand.
+    lead_tasks: int
+    #: How many of these each agent can take, by the agent's index; 0 if the agent is excluded.
+    lead_counts: Sequence[int]
     #: Needs of the whole gang by dimension.
     total: tuple[int, ...]
 
 
-def rank_neighbourhoods(candidates: Sequence[AgentCapacity], fields: Sequence[str], lead: GangProfile) -> int:
+def rank_neighbourhoods(candidates: Sequence[AgentCapacity], fields: Sequence[str], gang: GangProfile) -> int:
     """Set every agent's neighbourhood rank; return the number of neighbourhoods."""
-    order = _ordered(candidates, fields, lead)
+    order = _ordered(candidates, fields, gang)
     for number, group in enumerate(order):
         for candidate in group:
             candidate.rank = number
@@ -169,7 +172,7 @@ def rank_neighbourhoods(candidates: Sequence[AgentCapacity], fields: Sequence[st
 
 
 def _ordered(
-    candidates: Sequence[AgentCapacity], fields: Sequence[str], lead: GangProfile
+    candidates: Sequence[AgentCapacity], fields: Sequence[str], gang: GangProfile
 ) -> list[Sequence[AgentCapacity]]:
     if not fields:
         return [candidates]
@@ -177,19 +180,19 @@ def _ordered(
     for candidate in candidates:
         groups.setdefault(candidate.agent.location.value(fields[0]) or "", []).append(candidate)
     if len(groups) == 1:
-        return _ordered(candidates, fields[1:], lead)
-    best = sorted(groups, key=lambda value: (*_score(groups[value], lead), value))
-    return [part for value in best for part in _ordered(groups[value], fields[1:], lead)]
+        return _ordered(candidates, fields[1:], gang)
+    best = sorted(groups, key=lambda value: (*_score(groups[value], gang), value))
+    return [part for value in best for part in _ordered(groups[value], fields[1:], gang)]
 
 
-def _score(candidates: Sequence[AgentCapacity], lead: GangProfile) -> tuple[int, bool, int, int]:
+def _score(candidates: Sequence[AgentCapacity], gang: GangProfile) -> tuple[int, bool, int, int]:
     """Return the score of a neighbourhood; lower is better."""
     standing = sum(count for candidate in candidates for count in candidate.groups.values())
-    task_counts = sorted((lead.task_counts[candidate.index] for candidate in candidates), reverse=True)
+    task_counts = sorted((gang.lead_counts[candidate.index] for candidate in candidates), reverse=True)
     capacity = sum(task_counts)
-    if capacity < lead.tasks or not _holds_all(candidates, lead.total):
+    if capacity < gang.lead_tasks or not _holds_all(candidates, gang.total):
         return (-standing, True, 0, -capacity)
-    return (-standing, False, _agents_needed(task_counts, lead.tasks), capacity)
+    return (-standing, False, _agents_needed(task_counts, gang.lead_tasks), capacity)
 
 
 def _holds_all(candidates: Sequence[AgentCapacity], total: Sequence[int]) -> bool:
@@ -205,7 +208,7 @@ def _agents_needed(task_counts: Sequence[int], tasks: int) -> int:
     return len(task_counts)
 
 
-def group_by_quota(capacities: Sequence[int], tasks: int) -> int:
+def even_values(capacities: Sequence[int], tasks: int) -> int:
     """Return the maximum number of values over which the tasks can spread evenly.
 
     `capacities` has the capacity of each value, in descending order. If no even spread exists, all values count.
@@ -426,7 +429,7 @@ class CandidatePool:
         keys = sorted(parts, key=lambda key: (-capacity[key], tuple(value or "" for value in key)))
         if len(self._rules.group_rules) != 1 or self._rules.group_rules[0].number or not self._rules.is_empty():
             return keys
-        return keys[: group_by_quota([capacity[key] for key in keys], tasks)]
+        return keys[: even_values([capacity[key] for key in keys], tasks)]
 
 
 def unplaced_names(demands: Iterable[Demand], chosen: Iterable[ChosenAgent]) -> list[TaskName]:

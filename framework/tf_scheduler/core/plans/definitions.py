@@ -162,7 +162,10 @@ class RecoveryView:
 
 
 class PlanBase:
-    """Definitions of all plans, and values that their progress depends on."""
+    """Definitions of all plans, and values that their progress depends on.
+
+    What has not changed since `last` is taken from it, with its cached properties.
+    """
 
     def __init__(self, state: SchedulerState, last: PlanBase | None = None) -> None:
         stored = state.stored
@@ -205,11 +208,11 @@ class PlanBase:
 
     @cached_property
     def definitions(self) -> tuple[PlanDef, ...]:
-        """All plans except uninstall, in order of priority for tasks in several plans."""
-        launching = index_of(self.state.spec).launch_plans
+        """All plans except uninstall, by priority; `update` only after the first `deploy`."""
+        deployment, update, *custom = index_of(self.state.spec).launch_plans
         deploy = self.state.stored.controls.get(DEPLOY)
-        first = launching[:2] if deploy is not None and deploy.completed else launching[:1]
-        return (*first, self.recovery.plan, self.records.decommission, *launching[2:])
+        rollouts = (deployment, update) if deploy is not None and deploy.completed else (deployment,)
+        return (*rollouts, self.recovery.plan, self.records.decommission, *custom)
 
 
 def _are_same(one: RecordView | RecoveryView, other: RecordView | RecoveryView) -> bool:

@@ -19,7 +19,7 @@ from tf_scheduler.core.placement.search import (
     GangProfile,
     PackedQueue,
     SpreadQueue,
-    group_by_quota,
+    even_values,
     rank_neighbourhoods,
     search,
     unplaced_names,
@@ -385,7 +385,7 @@ def test_candidate_pool_alternates_between_group_by_values() -> None:
 
 def test_rank_neighbourhoods_prefers_rack_for_whole_gang() -> None:
     rooms = capacities([*racks("ab", cpus=2), *(an_offer("o-9", "z", cpus=8, attributes={"rack": "c"}),)])
-    profile = GangProfile(tasks=4, task_counts=[free_cpus(room) for room in rooms], total=(4000, 0, 0, 0, 0))
+    profile = GangProfile(lead_tasks=4, lead_counts=[free_cpus(room) for room in rooms], total=(4000, 0, 0, 0, 0))
 
     assert 3 == rank_neighbourhoods(rooms, ("rack",), profile)
     assert {"z": 0, "a-0": 1, "a-1": 2} == {room.agent.hostname: room.rank for room in rooms}
@@ -426,9 +426,9 @@ def test_rank_neighbourhoods_compares_racks(takes, cpus: int, first: str) -> Non
         ((), 3, 0),
     ],
 )
-def test_group_by_quota_is_largest_even_spread(sizes, tasks, expected) -> None:
+def test_even_values_is_largest_even_spread(sizes, tasks, expected) -> None:
     """All values if no even spread exists."""
-    assert expected == group_by_quota(sizes, tasks)
+    assert expected == even_values(sizes, tasks)
 
 
 @pytest.mark.parametrize(("sizes", "missing", "is_hopeless"), [((2, 2), 0, False), ((2,), 1, True)])
