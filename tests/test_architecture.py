@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import configparser
 import re
+import sys
 from collections import Counter
 from collections.abc import Container, Iterator
 from pathlib import Path
@@ -251,6 +252,16 @@ def _module_in(name: str, files: Container[str]) -> str:
     while name and name not in files:
         name = name.rpartition(".")[0]
     return name
+
+
+@pytest.mark.parametrize(
+    ("module", "unused"),
+    [("mesos_local.helper_main", {"asyncio", "ssl"}), ("tf_scheduler.cli.main", {"marshmallow", "tf_scheduler.model"})],
+)
+def test_frequent_processes_load_little(module: str, unused: set[str]) -> None:
+    """One per container, and one per command."""
+    loaded = run_program(sys.executable, "-c", f"import sys, {module}; print(*sys.modules)").stdout.split()
+    assert (True, set()) == (module in loaded, unused & {*loaded})
 
 
 def test_every_package_is_installed() -> None:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from .agents import AgentSpec, default_agents, with_ports
-from .helper_main import start_guard
+from .guard import start_guard
 from .host import (
     DamagedRecordError,
     MesosLocalError,

@@ -1,21 +1,14 @@
-"""Entry point of every helper process of a local cluster; the guard of a cluster.
+"""Entry point of every helper process of a local cluster.
 
-`containerizer` and `fetcher` run for every container, so each verb imports only its own module.
-
-The guard is a process that ends the cluster after its owner exits in any way. PR_SET_PDEATHSIG would not reach the
-executors, which have their own sessions, and would not remove the folder. The kernel also sends it when only the
-*thread* that started a node exits.
+`containerizer` and `fetcher` run for every container, so each verb imports only what it needs.
 """
 
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 
-from .host import MesosLocalError, ProcessId, end_orphans, locked, spawn
-from .node import environment, node_command
-from .record import LOCK, belongs_to, release_directory
+from .host import MesosLocalError, ProcessId
 
 USAGE = """usage: python -m mesos_local.helper_main VERB ...
   master LIBRARY                 agent LIBRARY MASTER_IP:PORT
@@ -63,31 +56,13 @@ def _run(verb: str, rest: list[str]) -> int:
 
             run_fetcher()
         case "guard", [directory, identity, "keep" | "remove" as then, pid, start_time]:
+            from .guard import run_guard
+
             run_guard(Path(directory), identity, then == "remove", ProcessId(int(pid), int(start_time)))
         case _:
             print(USAGE, file=sys.stderr)  # noqa: T201
             return 2
     return 0
-
-
-def start_guard(directory: Path, identity: str = "", temporary: bool = True) -> ProcessId:
-    """Start a guard, which ends the cluster when this process exits. Stop it last.
-
-    `identity`: see ClusterRecord; empty for processes without a record. `temporary`: also remove the folder.
-    """
-    owner, then = ProcessId.current(), "remove" if temporary else "keep"
-    command = node_command("guard", str(directory), identity, then, str(owner.pid), str(owner.start_time))
-    return spawn(command, environment(directory), directory / "logs" / "guard.log")
-
-
-def run_guard(directory: Path, identity: str, temporary: bool, owner: ProcessId) -> None:
-    """Wait until the owner has exited, then end its cluster without a grace period."""
-    owner.wait()
-    # A cluster that starts in the same folder holds the lock until it has written its record.
-    with locked(directory / LOCK) if directory.is_dir() else nullcontext():
-        if belongs_to(directory, identity):
-            end_orphans(directory, grace=0)
-            release_directory(directory, temporary)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRecord:
-    """Settings and processes of a cluster. `guard`: see helper_main.
+    """Settings and processes of a cluster. `guard`: see guard.py.
 
     `identity` distinguishes this cluster from earlier and later clusters in the same directory.
     """

@@ -15,7 +15,7 @@ import pytest
 from benchmarks.test_plans import a_service, launched
 from builders import a_status, an_offer, with_fields
 from tf_executor.contract.reports import Progress
-from tf_executor.contract.states import TaskState
+from tf_executor.contract.states import TaskState, Verdict
 from tf_scheduler.core.scheduler import handle, next_deadline
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import ComputedPlans, RecoveryDecided, ResultDecided, StatusStored
@@ -30,7 +30,7 @@ from tf_scheduler.model.events import (
 )
 from tf_scheduler.model.offer import InverseOffer, Offer, Unavailability
 from tf_scheduler.model.spec import CleanupPolicy, RestartPolicy
-from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.state import Result, SchedulerState
 from tf_scheduler.model.task import Cause, Recovery, TaskRecord, TaskStatus
 
 COUNTS = (100, 1_000, 10_000)

@@ -26,14 +26,14 @@ from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from mesos_local.host import read_stat
 from mesos_local.master_api import read_status
-from tf_executor.contract.states import Override, TaskState
+from tf_executor.contract.states import Override, TaskState, Verdict
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.state import spec_index
 from tf_scheduler.model.events import PodCommand
 from tf_scheduler.model.ids import TaskName, executor_of
 from tf_scheduler.model.plan import Reply
 from tf_scheduler.model.spec import ExecutorSpec, JobKind, RecoveryPolicy, RestartPolicy, ServiceSpec
-from tf_scheduler.model.state import SchedulerState, Verdict
+from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Cause, PodVerb, TaskRecord
 from tf_scheduler.zipapp_builder import build_bundle
 

@@ -6,7 +6,7 @@ import pytest
 
 from builders import a_spec, a_status, an_offer
 from kit.memory_store import MemoryStore
-from tf_executor.contract.states import TaskState
+from tf_executor.contract.states import TaskState, Verdict
 from tf_scheduler.model.effects import Acknowledge, Teardown
 from tf_scheduler.model.events import (
     ExecutorFailed,
@@ -16,7 +16,6 @@ from tf_scheduler.model.events import (
     SubscriptionRefused,
     TornDown,
 )
-from tf_scheduler.model.state import Verdict
 from tf_scheduler.runner import Runner, restore
 from tf_scheduler.store.interface import StoreUnavailableError
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mesos_local import node
 from mesos_local.cluster import end_nodes
-from mesos_local.helper_main import start_guard
+from mesos_local.guard import start_guard
 from mesos_local.host import MesosLocalError, ProcessId, free_ports, uninterrupted
 from mesos_local.node import ZOOKEEPER_ENVIRONMENT, ZooKeeperNode, zookeeper_command
 from mesos_local.record import make_directory, release_directory

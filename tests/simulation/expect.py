@@ -7,12 +7,11 @@ from collections.abc import Callable
 
 from simulation.world import Step, World
 from tf_executor.contract.payload import Payload
-from tf_executor.contract.states import Status
+from tf_executor.contract.states import Status, Verdict
 from tf_scheduler.api.views.plan_messages import find_plan
 from tf_scheduler.model.effects import Accept, Decline, Kill, Reconcile, Revive, Suppress, Teardown
 from tf_scheduler.model.ids import name_of
 from tf_scheduler.model.plan import Reply
-from tf_scheduler.model.state import Verdict
 
 
 def _step(words: str, check: Callable[[World], None]) -> Step:

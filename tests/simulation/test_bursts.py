@@ -12,12 +12,11 @@ from kit import worlds
 from simulation import send
 from simulation.mesos import an_agent
 from simulation.world import World, play
-from tf_executor.contract.states import TaskState
+from tf_executor.contract.states import TaskState, Verdict
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.model.effects import Acknowledge, Kill
 from tf_scheduler.model.ids import name_of
 from tf_scheduler.model.spec import JobKind, JobSpec, RestartPolicy
-from tf_scheduler.model.state import Verdict
 
 ENDS = st.sampled_from(
     [

@@ -11,10 +11,9 @@ from builders import a_spec
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
-from tf_executor.contract.states import Status, TaskState
+from tf_executor.contract.states import Status, TaskState, Verdict
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy, Reply, Verb
-from tf_scheduler.model.state import Verdict
 
 COMPLETE, PENDING, STARTING, PREPARED = Status.COMPLETE, Status.PENDING, Status.STARTING, Status.PREPARED
 IN_PROGRESS, WAITING, ERROR = Status.IN_PROGRESS, Status.WAITING, Status.ERROR

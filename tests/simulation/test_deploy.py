@@ -10,9 +10,8 @@ from builders import a_spec
 from simulation import expect, send
 from simulation.mesos import RuleBroken, an_agent
 from simulation.world import World, play
-from tf_executor.contract.states import TaskState
+from tf_executor.contract.states import TaskState, Verdict
 from tf_scheduler.model.effects import Accept, Decline, Kill
-from tf_scheduler.model.state import Verdict
 
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
 

@@ -11,7 +11,7 @@ from kit.worlds import deployed
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
-from tf_executor.contract.states import TaskState
+from tf_executor.contract.states import TaskState, Verdict
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.scheduler import next_deadline
 from tf_scheduler.model.plan import Reply, Verb
@@ -24,7 +24,6 @@ from tf_scheduler.model.spec import (
     ServiceSpec,
     SuccessPolicy,
 )
-from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import PodVerb
 
 FINISHED, FAILED = TaskState.FINISHED, TaskState.FAILED

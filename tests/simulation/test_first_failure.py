@@ -9,11 +9,10 @@ from kit import worlds
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
-from tf_executor.contract.states import TaskState
+from tf_executor.contract.states import TaskState, Verdict
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.api.views.overview import overview
 from tf_scheduler.model.spec import JobKind, RestartPolicy, RestartWhen
-from tf_scheduler.model.state import Verdict
 
 FAILED = TaskState.FAILED
 

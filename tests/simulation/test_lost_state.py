@@ -11,7 +11,7 @@ from kit.worlds import deployed
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
-from tf_executor.contract.states import Status, TaskState
+from tf_executor.contract.states import Status, TaskState, Verdict
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.mesos.registration import LostFrameworks, check_registration
 from tf_scheduler.model.effects import Kill
@@ -20,7 +20,6 @@ from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import Verb
 from tf_scheduler.model.secrets import SecretSpec
 from tf_scheduler.model.spec import JobKind
-from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import PodVerb
 
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
@@ -175,7 +174,7 @@ def test_paused_task_resumes_after_adoption() -> None:
 
 
 def test_adopted_elastic_cluster_keeps_its_size() -> None:
-    """Two of three workers run: the third does not restart them."""
+    """Two of three workers run: adoption does not restart them to add the third."""
     jobs = (a_job(JobKind.WORKER, 3, min_count=2),)
     spec = a_spec(jobs=jobs, strategy=Strategy.MULTI_WORKER_MIRRORED)
     world = World(spec, an_agent("agent-1", cpus=1.3), an_agent("agent-2", cpus=0.7))

@@ -14,14 +14,13 @@ from simulation.mesos import an_agent
 from simulation.world import World, play
 from tf_executor.contract.payload import Payload
 from tf_executor.contract.settings import Liveness, RunSettings
-from tf_executor.contract.states import Override, Status, TaskState
+from tf_executor.contract.states import Override, Status, TaskState, Verdict
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.api.views.plan_messages import find_plan
 from tf_scheduler.core.state import spec_index
 from tf_scheduler.model.plan import Reply, Verb
 from tf_scheduler.model.secrets import SecretSpec
 from tf_scheduler.model.spec import JobKind, RestartPolicy, RestartWhen
-from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import Cause, PodVerb
 
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")

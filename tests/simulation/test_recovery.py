@@ -13,13 +13,12 @@ from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import Step, World, play
 from tf_executor.contract.reports import Progress
-from tf_executor.contract.states import TaskState
+from tf_executor.contract.states import TaskState, Verdict
 from tf_executor.contract.strategies import Strategy
 from tf_executor.lifecycle.steps import FENCED
 from tf_scheduler.model.events import ProgressReported
 from tf_scheduler.model.resources import VirtualNetwork
 from tf_scheduler.model.spec import JobKind, RecoveryPolicy, RestartPolicy, RestartWhen, ServiceSpec
-from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import PodVerb
 
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")

@@ -6,10 +6,9 @@ from builders import a_job, a_spec
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
-from tf_executor.contract.states import TaskState
+from tf_executor.contract.states import TaskState, Verdict
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.model.spec import JobKind, Program, ServiceSpec
-from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import Cause, PodVerb
 
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")

@@ -7,11 +7,10 @@ from kit.worlds import deployed
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
-from tf_executor.contract.states import Status, TaskState
+from tf_executor.contract.states import Status, TaskState, Verdict
 from tf_scheduler.api.views.plan_messages import find_plan, leftovers_message, sdk_uninstall_plan
 from tf_scheduler.model.plan import PlanControl, Reply, Verb
 from tf_scheduler.model.spec import AfterFinish, FinishPolicy
-from tf_scheduler.model.state import Verdict
 
 COMPLETE, PENDING, STARTING = Status.COMPLETE, Status.PENDING, Status.STARTING
 IN_PROGRESS, WAITING = Status.IN_PROGRESS, Status.WAITING

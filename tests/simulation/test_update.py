@@ -12,11 +12,10 @@ from kit.worlds import deployed
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
-from tf_executor.contract.states import Status, TaskState
+from tf_executor.contract.states import Status, TaskState, Verdict
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy, Reply, Verb
 from tf_scheduler.model.spec import JobKind
-from tf_scheduler.model.state import Verdict
 
 PENDING, PREPARED, STARTING, COMPLETE = Status.PENDING, Status.PREPARED, Status.STARTING, Status.COMPLETE
 WAITING, IN_PROGRESS = Status.WAITING, Status.IN_PROGRESS

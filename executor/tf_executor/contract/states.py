@@ -23,6 +23,14 @@ class Tone(str, Enum):
     NEUTRAL = "asked"
 
 
+class Verdict(str, Enum):
+    """Outcome of the job."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
 class _State(str, Enum):
     """Base class of states. The tuple of a member begins with its value and its tone."""
 

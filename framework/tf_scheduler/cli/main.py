@@ -1,4 +1,4 @@
-"""`dcos-tensorflow`: the root command and its exit codes, see EXIT_CODES."""
+"""`dcos-tensorflow`: the root command (exit codes: see dcos_command.main)."""
 
 from __future__ import annotations
 

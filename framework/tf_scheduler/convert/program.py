@@ -270,10 +270,14 @@ def start_problem(
     return "" if name in paths else _not_in_program(name, paths)
 
 
+#: In the problem of a file that the job lacks, after its name.
+NOT_IN_JOB = ": not in service.job_url"
+
+
 def _not_in_program(name: str, files: Collection[str]) -> str:
     same = [file for file in files if PurePath(file).name == PurePath(name).name]
     near = same or get_close_matches(name, sorted(files), n=1)
-    return f"{name}: not in service.job_url" + (f"; did you mean `{near[0]}`?" if near else "")
+    return f"{name}{NOT_IN_JOB}" + (f"; did you mean `{near[0]}`?" if near else "")
 
 
 # --- options

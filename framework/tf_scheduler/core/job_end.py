@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tf_executor.contract.states import TaskState
+from tf_executor.contract.states import TaskState, Verdict
 from tf_scheduler.model import plan
 from tf_scheduler.model.effects import (
     Call,
@@ -17,7 +17,7 @@ from tf_scheduler.model.effects import (
     Teardown,
 )
 from tf_scheduler.model.ids import executor_of
-from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.state import Result, SchedulerState
 from tf_scheduler.model.task import AbandonedLaunch, TaskRecord, TaskStatus
 
 from .plans.plan_status import due_uninstall_steps, is_teardown_due

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from typing import Any
 
 from tf_executor.contract.reports import Progress, Usage
-from tf_executor.contract.states import SILENT_STATES, TaskState
+from tf_executor.contract.states import SILENT_STATES, TaskState, Verdict
 
 from .ids import AgentId, FrameworkId, OfferId, TaskId, TaskName, UnixTime, name_of, task_name
 from .offer import (
@@ -85,14 +84,6 @@ def newest_first(configurations: Mapping[str, Configuration]) -> list[Configurat
 
 #: Maximum number of task names in one message, and in the stored result.
 _NAMED = 5
-
-
-class Verdict(str, Enum):
-    """Outcome of the job."""
-
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    STOPPED = "stopped"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from tf_executor.contract.reports import TaskEnd
-from tf_executor.contract.states import TaskState
+from tf_executor.contract.states import TaskState, Verdict
 from tf_scheduler import __version__
 from tf_scheduler.model import effects
 from tf_scheduler.model.ids import FrameworkId, TaskId, TaskName
@@ -34,7 +34,7 @@ from tf_scheduler.model.plan import PlanControl
 from tf_scheduler.model.resources import Resource
 from tf_scheduler.model.secrets import SecretExposure
 from tf_scheduler.model.spec import JobKind
-from tf_scheduler.model.state import Configuration, Result, SchedulerState, Verdict
+from tf_scheduler.model.state import Configuration, Result, SchedulerState
 from tf_scheduler.model.task import (
     AbandonedLaunch,
     AgentFailures,

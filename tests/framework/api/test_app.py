@@ -13,7 +13,7 @@ from builders import a_spec, a_status, declaring, ports, with_fields
 from kit.api import ServiceLoop, a_record, an_app, registered
 from tf_executor.contract.reports import Progress
 from tf_executor.contract.settings import Liveness, RunSettings
-from tf_executor.contract.states import Status, TaskState
+from tf_executor.contract.states import Status, TaskState, Verdict
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.backend import Backend
 from tf_scheduler.api.views import plan_messages
@@ -28,7 +28,7 @@ from tf_scheduler.model.reasons import AgentRejected, TooSmall
 from tf_scheduler.model.redaction import MASK
 from tf_scheduler.model.resources import Shortage
 from tf_scheduler.model.secrets import SecretSpec
-from tf_scheduler.model.state import Configuration, Result, Verdict
+from tf_scheduler.model.state import Configuration, Result
 from tf_scheduler.model.task import PodVerb
 from tf_scheduler.options.configurations import select_configuration
 from tf_scheduler.options.load import resolve

@@ -8,7 +8,7 @@ import pytest
 from builders import a_running_state, a_spec, with_fields
 from kit.api import a_record
 from tf_executor.contract.reports import Progress
-from tf_executor.contract.states import Activity, TaskState
+from tf_executor.contract.states import Activity, TaskState, Verdict
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.api.views.overview import AgentRow, from_json, overview, restart_text
@@ -17,7 +17,7 @@ from tf_scheduler.model.effects import RecoveryDecided, ResultDecided, StatusSto
 from tf_scheduler.model.ids import AgentId
 from tf_scheduler.model.offer import AgentSnapshot
 from tf_scheduler.model.resources import Resource
-from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.state import Result, SchedulerState
 from tf_scheduler.model.task import Cause, Recovery, TaskStatus
 
 

@@ -7,7 +7,7 @@ import pytest
 from builders import a_running_state, a_spec, with_fields
 from kit.api import a_record, launched, registered
 from tf_executor.contract.reports import Progress, Usage
-from tf_executor.contract.states import TaskState
+from tf_executor.contract.states import TaskState, Verdict
 from tf_scheduler.api.views import configurations, debug, plans, pods, service, tasks, training
 from tf_scheduler.api.views.base import Snapshot, View
 from tf_scheduler.api.views.overview import overview
@@ -15,7 +15,7 @@ from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import PlanControl
 from tf_scheduler.model.resources import Resource
 from tf_scheduler.model.secrets import SecretDelivery, SecretExposure
-from tf_scheduler.model.state import RefusedCalls, Result, Verdict
+from tf_scheduler.model.state import RefusedCalls, Result
 from tf_scheduler.model.task import AbandonedLaunch, AgentFailures, Cause, Recovery
 
 RUNNING, FAILED, FINISHED = TaskState.RUNNING, TaskState.FAILED, TaskState.FINISHED

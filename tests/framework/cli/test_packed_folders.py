@@ -15,8 +15,8 @@ import pytest
 
 from jobs import options
 from kit.commands import run_program
-from tf_scheduler.cli.common.folders import folder_problem, pack_folder, read_only_copy
 from tf_scheduler.cli.common.options_file import load_document, load_options
+from tf_scheduler.cli.common.programs import folder_problem, pack_folder, read_only_copy
 from tf_scheduler.errors import OptionsError
 from tf_scheduler.model.spec import Uri
 from tf_scheduler.options.load import data_has_addresses, resolve
@@ -197,7 +197,7 @@ def test_large_folder_is_refused_with_its_largest_files(folder: Path) -> None:
 
 def test_folder_of_a_home_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without reading all of it; an empty folder is refused, too."""
-    monkeypatch.setattr("tf_scheduler.cli.common.folders._MAX_FILES", 1)
+    monkeypatch.setattr("tf_scheduler.cli.common.programs._MAX_FILES", 1)
     (folder.parent / "empty").mkdir()
 
     for name, reason in (("mnist", "more than 1 files"), ("empty", "contains no files")):

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from builders import a_job, a_record, a_spec, a_status
-from tf_executor.contract.states import TaskState
+from tf_executor.contract.states import TaskState, Verdict
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.model.events import FoundTask, FrameworkAdopted, SubscriptionRefused
 from tf_scheduler.model.ids import FrameworkId
 from tf_scheduler.model.spec import JobKind
-from tf_scheduler.model.state import SchedulerState, Verdict
+from tf_scheduler.model.state import SchedulerState
 
 FRAMEWORK, OTHER = FrameworkId("framework-1"), FrameworkId("framework-2")
 

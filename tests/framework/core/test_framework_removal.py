@@ -7,13 +7,13 @@ from kit import worlds
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
-from tf_executor.contract.states import Status, TaskState
+from tf_executor.contract.states import Status, TaskState, Verdict
 from tf_scheduler.core.framework import on_removed
 from tf_scheduler.model.effects import FrameworkRegistered, Suppress
 from tf_scheduler.model.events import CallFailed, ClockDrifted, ResetRequested
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import Verb
-from tf_scheduler.model.state import SchedulerState, Verdict
+from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.store.records import writes
 
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")

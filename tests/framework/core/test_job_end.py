@@ -6,7 +6,7 @@ import pytest
 
 from builders import a_running_state, a_spec, a_status, with_fields
 from tf_executor.contract.settings import RunSettings
-from tf_executor.contract.states import TaskState
+from tf_executor.contract.states import TaskState, Verdict
 from tf_scheduler.core import job_end
 from tf_scheduler.core.job_end import STOP_TIMEOUT, UNREACHABLE_STOP_TIMEOUT
 from tf_scheduler.core.plans.scheduling import KILL_INTERVAL
@@ -15,7 +15,7 @@ from tf_scheduler.model.effects import Kill, ResultDecided, ShutdownExecutor, St
 from tf_scheduler.model.ids import FrameworkId
 from tf_scheduler.model.plan import UNINSTALL, PlanControl
 from tf_scheduler.model.spec import AfterFinish, FinishPolicy, JobKind
-from tf_scheduler.model.state import Result, Verdict
+from tf_scheduler.model.state import Result
 from tf_scheduler.model.task import AbandonedLaunch
 
 SPEC = a_spec(workers=1, ps=0, chief=0)

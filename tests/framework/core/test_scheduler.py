@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from builders import a_spec, a_status, an_offer
-from tf_executor.contract.states import TaskState
+from tf_executor.contract.states import TaskState, Verdict
 from tf_scheduler.core.offers.rounds import NO_OFFER_WARNING_SECONDS, REFUSE_LONG
 from tf_scheduler.core.plans.scheduling import KILL_INTERVAL
 from tf_scheduler.core.recovery.reconcile import LAUNCH_TIMEOUT
@@ -40,7 +40,7 @@ from tf_scheduler.model.events import (
     Tick,
     TornDown,
 )
-from tf_scheduler.model.state import SchedulerState, Verdict
+from tf_scheduler.model.state import SchedulerState
 
 FAILED, FINISHED, RUNNING = TaskState.FAILED, TaskState.FINISHED, TaskState.RUNNING
 

@@ -20,7 +20,7 @@ from dcos_command.plans import show_pod_control
 from simulation import send
 from simulation.world import play
 from tf_executor.contract.reports import Progress
-from tf_executor.contract.states import Status, TaskState
+from tf_executor.contract.states import Status, TaskState, Verdict
 from tf_scheduler.api.http.server import ApiServer
 from tf_scheduler.api.views.configurations import target_id
 from tf_scheduler.api.views.plan_messages import find_plan
@@ -30,7 +30,7 @@ from tf_scheduler.history.model import Run
 from tf_scheduler.interfaces import FileEntry
 from tf_scheduler.model.effects import LaunchAbandoned
 from tf_scheduler.model.events import ProgressReported
-from tf_scheduler.model.state import Configuration, JournalEntry, Result, Verdict
+from tf_scheduler.model.state import Configuration, JournalEntry, Result
 from tf_scheduler.model.task import AbandonedLaunch
 
 #: Command -> what it asks.

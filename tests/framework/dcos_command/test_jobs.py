@@ -23,10 +23,11 @@ from dcos_command.transport import ClusterConnection
 from simulation import send
 from simulation.world import play
 from tf_executor.contract.reports import Progress
+from tf_executor.contract.states import Verdict
 from tf_scheduler.api.http.server import ApiServer
-from tf_scheduler.cli.local_run.process import advertise
+from tf_scheduler.cli.local_run.advertisements import advertise
 from tf_scheduler.model.events import ProgressReported
-from tf_scheduler.model.state import JournalEntry, Result, Verdict
+from tf_scheduler.model.state import JournalEntry, Result
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from builders import a_spec, with_fields
 from dcos_command import service
 from dcos_command.errors import UnreachableError
 from live_api import LiveApi
-from tf_scheduler.model.state import Result, Verdict
+from tf_executor.contract.states import Verdict
+from tf_scheduler.model.state import Result
 
 INSTALL = "/package/install"
 

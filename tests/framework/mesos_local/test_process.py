@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from kit.commands import run_program
-from mesos_local import cluster, helper_main, host
+from mesos_local import cluster, guard, host
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from mesos_local.host import (
@@ -272,12 +272,12 @@ def test_graceful_end_is_waited_for_together(tmp_path: Path) -> None:
 def test_guard_uses_no_grace_period(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sleeper: ProcessId) -> None:
     """Without an owner nodes are killed; another cluster in the folder is untouched."""
     graces: list[float] = []
-    monkeypatch.setattr(helper_main, "end_orphans", lambda _directory, grace: graces.append(grace))
+    monkeypatch.setattr(guard, "end_orphans", lambda _directory, grace: graces.append(grace))
     gone = ProcessId(sleeper.pid, sleeper.start_time - 1)
     record(None).write(tmp_path)
-    helper_main.run_guard(tmp_path, "another id", False, gone)
+    guard.run_guard(tmp_path, "another id", False, gone)
     assert [] == graces
-    helper_main.run_guard(tmp_path, "some id", False, gone)
+    guard.run_guard(tmp_path, "some id", False, gone)
     assert [0] == graces
 
 

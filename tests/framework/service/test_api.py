@@ -9,13 +9,14 @@ import pytest
 from builders import a_spec
 from kit.waiting import wait_until
 from runs import a_point, a_run
+from tf_executor.contract.states import Verdict
 from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.errors import JobError, OptionsError
 from tf_scheduler.history.database import RunDatabase, SharedRuns
 from tf_scheduler.history.model import Run
 from tf_scheduler.model.effects import Decision, ResultDecided
 from tf_scheduler.model.events import Tick
-from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.state import Result, SchedulerState
 from tf_scheduler.options.load import resolve
 from tf_scheduler.service import api
 from tf_scheduler.service.api import MAX_LISTED, RunArchive, api_settings, uninstall_api_settings

@@ -11,14 +11,14 @@ from builders import a_spec, a_status, with_fields
 from kit.memory_store import MemoryDisk, MemoryStore
 from kit.worlds import deployed
 from tf_executor.contract.reports import Progress
-from tf_executor.contract.states import TaskState
+from tf_executor.contract.states import TaskState, Verdict
 from tf_scheduler.api.http.backend import MAX_METRIC_CURVES, MAX_POINTS, CurveRecorder
 from tf_scheduler.api.views import training
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.model.effects import Decision, ResultDecided, StatusStored
 from tf_scheduler.model.events import ProgressReported, Tick
 from tf_scheduler.model.ids import TaskId, TaskName
-from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.state import Result, SchedulerState
 from tf_scheduler.model.task import TrainingCurve
 from tf_scheduler.store import training_history
 from tf_scheduler.store.training_history import TrainingHistory, decode_curves, decode_progress, encode_history

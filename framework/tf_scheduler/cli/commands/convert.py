@@ -17,17 +17,14 @@ from tf_scheduler.cli.common.folders import (
     UserPath,
     file_type,
     force_option,
-    missing_modules,
     output_option,
     print_or_write,
-    program_files,
-    program_folder,
-    program_sources,
     read,
     source_name,
 )
 from tf_scheduler.cli.common.options_file import interpreter_path
 from tf_scheduler.cli.common.output import echo_json, json_option
+from tf_scheduler.cli.common.programs import missing_modules, program_files, program_folder, program_sources
 from tf_scheduler.cli.local_run.fitting import fits_machine
 from tf_scheduler.cli.local_run.new_options import suitable_python
 from tf_scheduler.convert.conversion import KINDS, Conversion, InvalidConversionError, convert_job_file

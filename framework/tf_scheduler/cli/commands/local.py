@@ -26,8 +26,8 @@ from mesos_local.record import read_record
 from tf_scheduler.cli.common.folders import UserPath, state_home
 from tf_scheduler.cli.common.groups import LazyGroup, examples
 from tf_scheduler.cli.common.output import echo_json, ignore_broken_pipe, json_option, screen
+from tf_scheduler.cli.local_run.advertisements import advertisements
 from tf_scheduler.cli.local_run.ports import claim_ports, claimed_port
-from tf_scheduler.cli.local_run.process import advertisements
 from tf_scheduler.errors import NotRunningError
 from tf_scheduler.logging_setup import handle_signals
 

@@ -14,21 +14,14 @@ import click
 from click.shell_completion import CompletionItem
 
 from dcos_command.command import Group, IntRange
-from tf_scheduler.cli.common.folders import (
-    UserPath,
-    file_type,
-    force_option,
-    print_or_write,
-    program_sources,
-    read,
-    source_name,
-)
+from tf_scheduler.cli.common.folders import UserPath, file_type, force_option, print_or_write, read, source_name
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import (
     local_problems,
     program_warnings,
 )
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, print_notices
+from tf_scheduler.cli.common.programs import program_sources
 from tf_scheduler.cli.local_run.new_options import NewOptions, new_options
 from tf_scheduler.convert.program import (
     scan,

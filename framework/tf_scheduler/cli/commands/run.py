@@ -21,11 +21,12 @@ from dcos_command.tasks import LINE_SECONDS
 from mesos_local.agents import AgentSpec, default_agents, load_agents, with_ports
 from mesos_local.cluster import LocalCluster
 from mesos_local.host import MesosLocalError
+from tf_executor.contract.states import Verdict
 from tf_executor.contract.text import list_names, pluralize
 from tf_scheduler.cli.common.folders import RunFolder, UserPath, short_path
 from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import load_document, load_options
-from tf_scheduler.cli.common.output import echo_json, folded, json_switch, output_redactor, say
+from tf_scheduler.cli.common.output import echo_json, folded, json_switch, say
 from tf_scheduler.cli.local_run.fitting import adapt_sizes, check_feasible, notice_of_gpus
 from tf_scheduler.cli.local_run.follow import (
     ALL,
@@ -36,6 +37,7 @@ from tf_scheduler.cli.local_run.follow import (
     follow,
     line_view,
     live_view,
+    output_redactor,
     prepare_launch,
     run_scheduler,
 )
@@ -43,7 +45,6 @@ from tf_scheduler.cli.local_run.ports import port_block
 from tf_scheduler.cli.local_run.report import Report, build_report, check_page, finish_run, start_run, summary_lines
 from tf_scheduler.errors import JobError, NotRunningError, SchedulerError
 from tf_scheduler.model.spec import ServiceSpec
-from tf_scheduler.model.state import Verdict
 
 from .local import clean_up_on_signals, directory_option, fit_option, settings_option
 

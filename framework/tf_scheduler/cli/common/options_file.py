@@ -31,23 +31,17 @@ from tf_executor.contract.advice import (
     missing_keras_2,
 )
 from tf_executor.contract.strategies import Strategy
-from tf_scheduler.cli.common.folders import (
+from tf_scheduler.cli.common.folders import read_bytes
+from tf_scheduler.cli.common.programs import (
     folder_problem,
     missing_modules,
     pack_folder,
     program_files,
     program_folder,
     program_sources,
-    read_bytes,
     read_only_copy,
 )
-from tf_scheduler.convert.program import (
-    FOLDER,
-    PACKAGES,
-    always_imported,
-    scan,
-    start_problem,
-)
+from tf_scheduler.convert.program import FOLDER, NOT_IN_JOB, PACKAGES, always_imported, scan, start_problem
 from tf_scheduler.errors import JobError, OptionsError, Problem
 from tf_scheduler.model.digests import DataFile, join_data, split_data
 from tf_scheduler.model.spec import ServiceSpec, Uri
@@ -115,7 +109,7 @@ def _without_dcos_defaults(document: Options) -> dict[str, Any]:
 
 
 def load_document(path: Path, settings: Collection[str] = ()) -> dict[str, Any]:
-    """Load a valid options file with `settings` (--set); return it as `localized`."""
+    """Return options with `settings` (--set), `localized`; load_options checks them."""
     return localized(with_settings(parse(read_bytes(path), str(path)), settings)[0], path.parent)
 
 
@@ -266,9 +260,11 @@ def _missing_programs(options: Options) -> Iterator[Problem]:
 
 #: A command without shell syntax, which a pre command cannot create.
 _COMMAND = re.compile(r"[A-Za-z][\w.+-]*(?=\s|$)")
-#: Folders that agents search in any case, commands that the executor provides, and launchers that packages bring.
+#: Folders that agents search in any case.
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: Commands that start a Python program, whose imports are checked.
 _PYTHON = re.compile(r"(python3?|torchrun)\s")
+#: Commands that the executor provides, and launchers that packages bring.
 _PROVIDED = ("python", "python3")
 _LAUNCHERS = (*(name for strategy in Strategy if (name := strategy.traits.launcher)), "tensorboard")
 
@@ -289,8 +285,8 @@ def _missing_commands(options: Options, folder: Path) -> Iterator[Problem]:
         is_checked = files is not None and "PYTHONPATH" not in variables
         lacks = partial(missing_modules, python)
         problem = start_problem(command, files or (), os.path.exists, lacks) if is_checked else ""
-        name, is_relative, _ = problem.partition(": not in")
-        if is_relative and not service["job_url"]:
+        name, is_of_job, _ = problem.partition(NOT_IN_JOB)
+        if is_of_job and not service["job_url"]:
             problem = f"{name}: no file of the job; set service.job_url to the program"
         if problem := problem or ("" if "PATH" in variables else _command_problem(FOLDER.sub("", command), path)):
             problems[f"{where}.command"] = problem

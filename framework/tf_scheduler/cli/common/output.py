@@ -10,7 +10,7 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
@@ -40,12 +40,7 @@ from dcos_command.output import (
     render_lines,
 )
 from tf_executor.contract.states import Tone
-from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.errors import Problem
-from tf_scheduler.logging_setup import SecretRedactor
-from tf_scheduler.model.spec import ServiceSpec
-from tf_scheduler.options.load import resolve
-from tf_scheduler.service.secrets import KNOWN_SOURCES, known_secrets
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -230,33 +225,6 @@ class OutputTail:
             return b""
         self._offset += len(part)
         return part
-
-
-class OutputRedactor:
-    """Quotes task output with secrets masked; omits tasks with unknown secrets."""
-
-    def __init__(self, spec: ServiceSpec, redactor: SecretRedactor) -> None:
-        self._redactor = redactor
-        unknown = [item for item in spec.secrets if not item.source.startswith(KNOWN_SOURCES)]
-        self._all = not unknown
-        self._open = {task.name for task in spec.tasks() if not any(item.is_for(task.job.group) for item in unknown)}
-
-    def knows(self, task: str) -> bool:
-        """Whether all secrets of the task are known."""
-        return self._all or task in self._open
-
-    def quote(self, task: str, line: str) -> str | None:
-        """Return a line of a task's output; None if the task has unknown secrets."""
-        return self._redactor.redact(line) if self.knows(task) else None
-
-    def last(self, task: str, file: Path, count: int) -> list[str]:
-        """Return the last lines of a task's output; empty if it has unknown secrets."""
-        return [self._redactor.redact(line) for line in last_lines(file, count)] if self.knows(task) else []
-
-
-def output_redactor(spec: ServiceSpec, document: Mapping[str, Any]) -> OutputRedactor:
-    """Return a redactor for secrets in `document` and in this process' environment."""
-    return OutputRedactor(spec, SecretRedactor(known_secrets(resolve(document), os.environ, Policy())))
 
 
 # --- screen

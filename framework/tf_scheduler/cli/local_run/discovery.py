@@ -21,15 +21,12 @@ from dcos_command.main import DEFAULT_SERVICE, find_services
 from dcos_command.output import Screen
 from dcos_command.transport import ClusterConnection, attached_cluster
 from mesos_local.host import MesosLocalError, ProcessId
-from mesos_local.master_api import read_status
-from mesos_local.record import read_record
+from tf_executor.contract.states import Verdict
 from tf_scheduler.cli.common.folders import LOST_REASON, RESULT, RunFolder, state_home
 from tf_scheduler.cli.common.output import screen
 from tf_scheduler.errors import JobError, SchedulerError
-from tf_scheduler.model.state import Verdict
 
-from .installed import InstalledService, LocalInstallation
-from .process import advertisements
+from .advertisements import advertisements
 
 PROGRAM = "dcos-tensorflow"
 _ENDED = "\nThe last run has ended: dcos-tensorflow logs --run last, or: result, or: history show last"
@@ -118,12 +115,17 @@ def _local_services(environment: Mapping[str, str]) -> Iterator[ServiceClient]:
             pid, _, start_time = note.process.partition(":")
             service = replace(service, run=LocalRun(Path(note.run), ProcessId(int(pid), int(start_time))))
         if note.folder:
+            from .installed import InstalledService, LocalInstallation  # most services are not installed
+
             service = replace(service, installation=LocalInstallation(InstalledService.at(Path(note.folder))))
         yield service
 
 
 def _unadvertised(local: Collection[ServiceClient], environment: Mapping[str, str]) -> Iterator[ServiceClient]:
     """Yield unadvertised schedulers (`scheduler run`) on the cluster of `local up`."""
+    from mesos_local.master_api import read_status  # most services are advertised
+    from mesos_local.record import read_record
+
     names = {service.name for service in local}
     try:
         record = read_record(state_home() / "local")

@@ -27,23 +27,25 @@ from dcos_command.tasks import ProgressLines
 from mesos_local.cluster import LocalCluster
 from mesos_local.host import MesosLocalError
 from mesos_local.master_api import teardown
-from tf_executor.contract.states import Activity, TaskState
+from tf_executor.contract.states import Activity, TaskState, Verdict
 from tf_executor.contract.text import list_names
+from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.api.views.overview import Overview, TaskRow, from_json
 from tf_scheduler.cli.common.folders import RunFolder, write_private
 from tf_scheduler.cli.common.options_file import scheduler_defaults
-from tf_scheduler.cli.common.output import OutputRedactor, OutputTail, notable_lines, say
+from tf_scheduler.cli.common.output import OutputTail, last_lines, notable_lines, say
 from tf_scheduler.errors import OptionsError
-from tf_scheduler.logging_setup import CONTINUATION, handle_signals, parse_line
-from tf_scheduler.model.state import Verdict
+from tf_scheduler.logging_setup import CONTINUATION, SecretRedactor, handle_signals, parse_line
+from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.options.load import resolve
 from tf_scheduler.service.api import api_settings
+from tf_scheduler.service.secrets import KNOWN_SOURCES, known_secrets
 
+from .advertisements import advertise
 from .process import (
     HOST,
     SchedulerLaunch,
     SupervisedScheduler,
-    advertise,
     get_json,
     guarded,
     secret_variables,
@@ -389,6 +391,33 @@ def sandbox_of(cluster: LocalCluster, overview: Overview, task: TaskRow) -> Path
         return cluster.sandbox(task.agent_id, overview.framework_id or "", task.executor_id)
     except MesosLocalError:
         return None
+
+
+class OutputRedactor:
+    """Quotes task output with secrets masked; omits tasks with unknown secrets."""
+
+    def __init__(self, spec: ServiceSpec, redactor: SecretRedactor) -> None:
+        self._redactor = redactor
+        unknown = [item for item in spec.secrets if not item.source.startswith(KNOWN_SOURCES)]
+        self._all = not unknown
+        self._open = {task.name for task in spec.tasks() if not any(item.is_for(task.job.group) for item in unknown)}
+
+    def knows(self, task: str) -> bool:
+        """Whether all secrets of the task are known."""
+        return self._all or task in self._open
+
+    def quote(self, task: str, line: str) -> str | None:
+        """Return a line of a task's output; None if the task has unknown secrets."""
+        return self._redactor.redact(line) if self.knows(task) else None
+
+    def last(self, task: str, file: Path, count: int) -> list[str]:
+        """Return the last lines of a task's output; empty if it has unknown secrets."""
+        return [self._redactor.redact(line) for line in last_lines(file, count)] if self.knows(task) else []
+
+
+def output_redactor(spec: ServiceSpec, document: Mapping[str, Any]) -> OutputRedactor:
+    """Return a redactor for secrets in `document` and in this process' environment."""
+    return OutputRedactor(spec, SecretRedactor(known_secrets(resolve(document), os.environ, Policy())))
 
 
 #: Prints a line of a task's output.

@@ -41,10 +41,10 @@ from tf_scheduler.cli.common.output import last_lines
 from tf_scheduler.errors import JobError, OptionsError
 from tf_scheduler.options.load import as_lists, resolve
 
+from .advertisements import advertise
 from .process import (
     SchedulerLaunch,
     SupervisedScheduler,
-    advertise,
     get_json,
     guarded,
     secret_variables,

@@ -12,8 +12,8 @@ from typing import Any
 
 from tf_executor.contract.advice import KERAS_2
 from tf_executor.contract.strategies import Strategy
-from tf_scheduler.cli.common.folders import folder_problem, missing_modules, program_sources
 from tf_scheduler.cli.common.options_file import has_keras_3, interpreter_path, keras_2_install, model_fit_problem
+from tf_scheduler.cli.common.programs import folder_problem, missing_modules, program_sources
 from tf_scheduler.convert.program import (
     PACKAGES,
     Libraries,

@@ -19,7 +19,7 @@ from mesos_local.cluster import LocalCluster
 from mesos_local.host import ProcessId
 from mesos_local.libmesos.native import VERSION as MESOS
 from tf_executor.contract.reports import Progress, describe_progress
-from tf_executor.contract.states import TaskState, Tone
+from tf_executor.contract.states import TaskState, Tone, Verdict
 from tf_executor.contract.text import format_duration, format_memory_use, format_number, format_rate, format_size
 from tf_scheduler import __version__
 from tf_scheduler.api.views.overview import Overview, TaskRow
@@ -30,7 +30,7 @@ from tf_scheduler.cli.common.folders import (
     history_file,
     short_path,
 )
-from tf_scheduler.cli.common.output import LAUNCHER_LINES, OutputRedactor
+from tf_scheduler.cli.common.output import LAUNCHER_LINES
 from tf_scheduler.errors import JobError
 from tf_scheduler.history.compare import describe_environment, run_results
 from tf_scheduler.history.database import RunDatabase, SharedRuns
@@ -38,14 +38,13 @@ from tf_scheduler.history.model import RUNNING, RecordedLaunch, Run
 from tf_scheduler.history.record import read_recording, service_run
 from tf_scheduler.model.ids import TaskId, name_of
 from tf_scheduler.model.spec import ServiceSpec
-from tf_scheduler.model.state import Verdict
 from tf_scheduler.model.task import is_own_cause
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import changed_options, mask_options
 from tf_scheduler.options.schema.jobs import JOBS
 from tf_scheduler.report import render_page
 
-from .follow import FollowResult, sandbox_of
+from .follow import FollowResult, OutputRedactor, sandbox_of
 
 #: State of a run without a result whose command has exited.
 LOST = "lost"

@@ -132,7 +132,7 @@ def on_task_end(state: SchedulerState, change: StatusChange) -> Decision:
     failures = (
         record_failure(state, record, now, killed=killed) if blames_agent(status, cause, change.has_run) else None
     )
-    return replacement.relaunch(state, (recovery, *others), failures, _outcome(state, recovery, others))
+    return replacement.store_recoveries(state, (recovery, *others), failures, _outcome(state, recovery, others))
 
 
 def on_executor_refused(state: SchedulerState, event: events.ExecutorFailed, now: float) -> Decision:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from tf_executor.contract.states import TaskState
+from tf_executor.contract.states import TaskState, Verdict
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.core.state.spec_index import TRAINERS, index_of, trains_together
 from tf_scheduler.model.effects import (
@@ -19,7 +19,7 @@ from tf_scheduler.model.effects import (
 )
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import JobKind, RestartPolicy, RestartWhen, ServiceSpec, SuccessPolicy
-from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.state import Result, SchedulerState
 from tf_scheduler.model.task import RESTARTS_WITH, AgentFailures, Cause, Recovery, TaskRecord, TaskStatus
 
 from .failure_causes import DRAIN_REASONS, SAME_INCIDENT_SECONDS, failure_message, outdated_agents
@@ -83,10 +83,11 @@ def restart_group(
 ) -> Iterator[Recovery]:
     """Yield recoveries of tasks that must restart with `names`.
 
-    Finished tasks and tasks that already restart are left out. On a virtual network peers find a moved task by its
-    name, but not while its agent is silent: connections to its previous address stay open, and TensorFlow waits for an
-    answer (measured: longer than 120 s). If a worker of a live chief is moved, the chief does not restart: the worker
-    leaves first, and joins at its new address.
+    Finished tasks and tasks that already restart are left out. `moved`: `names` get other addresses, of which their
+    peers must learn, with two exceptions. If a worker of a live chief is moved, the chief does not restart: the worker
+    leaves first, and joins at its new address. On a virtual network peers find a moved task by its name, but not while
+    its agent is silent: connections to its previous address stay open, and TensorFlow waits for an answer (measured:
+    longer than 120 s).
     """
     moved = moved and not all(_spares_chief(state, name) for name in names)
     if state.spec.network is not None:
@@ -118,16 +119,16 @@ def restart_readers(state: SchedulerState, before: SchedulerState, now: float) -
     if tasks is old:
         return decide(state)
     new = [record for name, record in tasks.items() if name in old and old[name].id != record.id]
-    changed = [record.name for record in new if _is_unknown_to_readers(state, record, old[record.name])]
+    changed = [record.name for record in new if _is_outdated_for_readers(state, record, old[record.name])]
     group = restart_group(before, changed, now, moved=True)
-    # The others are launched together with it.
+    # Readers that were launched together with the changed task know it.
     items = [item for item in group if tasks[item.task].id == item.launch]
     message = "{0.task} is launched again: {0.why}"
     outcomes = (Outcome("TaskRecovers", message.format(item), item.task, warning=True) for item in items)
     return decide(state, *map(RecoveryDecided, items), outcomes=tuple(outcomes))
 
 
-def _is_unknown_to_readers(state: SchedulerState, record: TaskRecord, last: TaskRecord) -> bool:
+def _is_outdated_for_readers(state: SchedulerState, record: TaskRecord, last: TaskRecord) -> bool:
     """Return whether readers still wait for this data service task's previous launch."""
     if record.job is JobKind.DISPATCHER:
         return record.journal != last.journal
@@ -151,7 +152,7 @@ def failures_alike(state: SchedulerState, recovery: Recovery) -> list[float]:
     return times
 
 
-def relaunch(
+def store_recoveries(
     state: SchedulerState, recoveries: Sequence[Recovery], failures: AgentFailures | None, outcome: Outcome
 ) -> Decision:
     """Store the recoveries, and the agent's failures if they have changed."""
@@ -178,8 +179,11 @@ def finished_peers(state: SchedulerState, record: TaskRecord) -> list[TaskName]:
     return [other.name for other in others if other is not None and state.is_finished(other)]
 
 
-def restart_address_wait(state: SchedulerState, record: TaskRecord, status: TaskStatus, now: float) -> Recovery | None:
-    """Restart the wait for an address that is free from `now` on; `None` if unchanged."""
+def renew_address_wait(state: SchedulerState, record: TaskRecord, status: TaskStatus, now: float) -> Recovery | None:
+    """Wait again for an address that is free now, or not if its agent is gone.
+
+    Return `None` if the task does not wait for it.
+    """
     item = state.stored.recoveries.get(record.name)
     if item is None or item.launch != record.id or item.previous_address_until <= item.ready_at:
         return None

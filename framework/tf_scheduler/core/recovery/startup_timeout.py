@@ -23,7 +23,7 @@ from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Cause, TaskRecord, TaskStatus
 
 from .failure_causes import record_failure
-from .replacement import fail_job, relaunch, replace_launch, restart_group, restart_policy
+from .replacement import fail_job, replace_launch, restart_group, restart_policy, store_recoveries
 
 #: Late launches of a task that the job survives, and seconds after the end of the timeout that they count.
 MAX_LATE_LAUNCHES, LATE_LAUNCHES_COUNT = 2, 3600.0
@@ -176,7 +176,7 @@ def _late(state: SchedulerState, record: TaskRecord, now: float, new_id: NewId) 
     peers = (replace(it, start_timeouts=_late_launches(state, it.task, now)) for it in group)
     message = f"{why}. The task is stopped and relaunched; its last lines of output are then reported"
     outcome = Outcome("TaskRecovers", message, record.name, warning=True)
-    return relaunch(state, (recovery, *peers), record_failure(state, record, now), outcome)
+    return store_recoveries(state, (recovery, *peers), record_failure(state, record, now), outcome)
 
 
 def _late_launches(state: SchedulerState, name: TaskName, now: float) -> int:

@@ -1,6 +1,6 @@
 """Handle status updates: store, acknowledge, kill unknown launches, end the job.
 
-The table `REACTIONS` decides what a status means. Only then is the cause of an end judged.
+The table `REACTIONS` decides what a status means. The cause of a launch's end is judged only after that.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from dataclasses import replace
 from enum import Enum
 from functools import partial
 
-from tf_executor.contract.states import TaskState, assert_never
+from tf_executor.contract.states import TaskState, Verdict, assert_never
 from tf_scheduler.core.launch.secret_tokens import detect_exposure
 from tf_scheduler.core.plans.scheduling import KILL_INTERVAL, PlanView
 from tf_scheduler.core.recovery import reconcile, recover, replacement, startup_timeout
-from tf_scheduler.core.recovery.replacement import restart_address_wait
+from tf_scheduler.core.recovery.replacement import renew_address_wait
 from tf_scheduler.core.state.reducer import COLLATERAL_SECONDS, decide
 from tf_scheduler.core.state.spec_index import trains_together
 from tf_scheduler.model import effects
 from tf_scheduler.model.ids import AgentId, NewId, TaskId, name_of
 from tf_scheduler.model.resources import UNIT
 from tf_scheduler.model.spec import JobKind, JobSpec
-from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.state import Result, SchedulerState
 from tf_scheduler.model.task import AbandonedLaunch, TaskRecord, TaskStatus
 
 # --- Reactions, by the believed and the reported state of a launch; the documentation shows the table
@@ -340,7 +340,7 @@ def _react(state: SchedulerState, change: recover.StatusChange, view: PlanView) 
         view = view.after(state)
         if view.needs(record) and not state.is_replaced(record):
             return recover.on_task_end(state, change)
-        plan, recovery = view.replacing_plan(record), restart_address_wait(state, record, status, now)
+        plan, recovery = view.replacing_plan(record), renew_address_wait(state, record, status, now)
         changes: list[effects.Change] = [effects.LaunchRetired(record.id, plan)] if plan else []
         changes += [effects.RecoveryDecided(recovery)] if recovery else []
         return decide(state, *changes, outcomes=(outcome,))

@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 
+from tf_executor.contract.states import Verdict
 from tf_scheduler.model.effects import Decision, Outcome
 from tf_scheduler.model.plan import DEREGISTER, UNINSTALL
 from tf_scheduler.model.spec import AfterFinish, CleanupPolicy, JobKind
-from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.state import Result, SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
 from .reducer import decide

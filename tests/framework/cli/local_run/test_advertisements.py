@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tf_scheduler.cli.local_run.process import Advertisement, advertise, advertisements
+from tf_scheduler.cli.local_run.advertisements import Advertisement, advertise, advertisements
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def test_several_services_are_found() -> None:
 def test_advertisement_of_killed_process_is_removed(home: Path) -> None:
     """By the next reader."""
     program = (
-        "import os, signal\nfrom tf_scheduler.cli.local_run.process import advertise\n"
+        "import os, signal\nfrom tf_scheduler.cli.local_run.advertisements import advertise\n"
         "with advertise('digits') as note:\n    note('http://127.0.0.1:1')\n    os.kill(os.getpid(), signal.SIGKILL)"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -6,7 +6,7 @@ import pytest
 
 from builders import a_job, a_running_state, a_spec, a_status, an_offer, with_fields
 from tf_executor.contract.reports import Progress
-from tf_executor.contract.states import TaskState
+from tf_executor.contract.states import TaskState, Verdict
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.elastic.cluster_size import (
     GROW_PAUSE,
@@ -28,7 +28,7 @@ from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import LaunchRetired, RecoveryDecided, ResultDecided, StatusStored, TaskPaused
 from tf_scheduler.model.plan import Reply
 from tf_scheduler.model.spec import JobKind, RecoveryPolicy, StorageMode, StoragePolicy
-from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.state import Result, SchedulerState
 from tf_scheduler.model.task import Resized
 
 SPEC = a_spec(

@@ -3,13 +3,14 @@
 from dataclasses import replace
 
 from builders import a_record, a_running_state, a_spec, with_fields
+from tf_executor.contract.states import Verdict
 from tf_scheduler.core.plans.definitions import KILL_TASKS, decommission_plan, uninstall_plan
 from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import LaunchRetired, RecoveryDecided, ResultDecided, TaskLaunched
 from tf_scheduler.model.plan import DEREGISTER, PhaseSpec, PlanControl, PlanSpec
-from tf_scheduler.model.state import Result, Verdict
+from tf_scheduler.model.state import Result
 
 SPEC = a_spec(workers=3)
 STATE = a_running_state(SPEC)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from builders import a_record, a_running_state, a_spec, a_status, with_fields
-from tf_executor.contract.states import TaskState
+from tf_executor.contract.states import TaskState, Verdict
 from tf_scheduler.core.plans.scheduling import KILL_INTERVAL, advance, kill_tasks, view_of
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.core.state.spec_index import index_of
@@ -17,7 +17,7 @@ from tf_scheduler.model.effects import (
     TaskLaunched,
 )
 from tf_scheduler.model.plan import PhaseSpec, PlanControl, PlanSpec
-from tf_scheduler.model.state import Result, Verdict
+from tf_scheduler.model.state import Result
 
 SPEC = a_spec()
 STATE = a_running_state(SPEC)

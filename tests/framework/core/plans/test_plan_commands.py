@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from builders import a_running_state, a_spec, declaring, with_fields
+from tf_executor.contract.states import Verdict
 from tf_scheduler.core.plans.plan_commands import handle
 from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.state.reducer import apply
@@ -12,7 +13,7 @@ from tf_scheduler.core.state.spec_index import index_of
 from tf_scheduler.model.effects import ResultDecided
 from tf_scheduler.model.events import PlanCommand
 from tf_scheduler.model.plan import Answer, PhaseSpec, PlanControl, PlanSpec, PlanStrategy, Reply, Verb
-from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.state import Result, SchedulerState
 
 SPEC = declaring(a_spec(), "EPOCHS", "A", "B")
 PENDING = SchedulerState(SPEC)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from builders import a_record, a_running_state, a_spec, a_status, with_fields
-from tf_executor.contract.states import Override, Status, TaskState
+from tf_executor.contract.states import Override, Status, TaskState, Verdict
 from tf_scheduler.api.views import plan_messages
 from tf_scheduler.api.views.plan_messages import find_plan, plans
 from tf_scheduler.core.plans.plan_status import is_teardown_due, status_at
@@ -20,7 +20,7 @@ from tf_scheduler.model.effects import (
     TaskPaused,
 )
 from tf_scheduler.model.plan import PhaseSpec, PlanControl, PlanSpec, PlanStrategy
-from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.state import Result, SchedulerState
 
 SPEC = a_spec()
 RUNNING = a_running_state(SPEC)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from builders import a_record, a_running_state, a_spec, a_status, with_fields
-from tf_executor.contract.states import Status, TaskState
+from tf_executor.contract.states import Status, TaskState, Verdict
 from tf_scheduler.core.plans.definitions import decommission_plan, uninstall_plan
 from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.plans.step_status import launched_status, plan_progress
@@ -14,7 +14,7 @@ from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.core.state.spec_index import index_of
 from tf_scheduler.model.effects import LaunchRetired, RecoveryDecided, ResultDecided, StatusStored, TaskLaunched
 from tf_scheduler.model.plan import PlanControl
-from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.state import Result, SchedulerState
 
 SPEC = a_spec()
 STATE = a_running_state(SPEC)

@@ -16,7 +16,7 @@ from tf_scheduler.core.recovery.failure_causes import (
     outdated_agents,
     record_failure,
 )
-from tf_scheduler.core.recovery.replacement import relaunch, replace_launch
+from tf_scheduler.core.recovery.replacement import replace_launch, store_recoveries
 from tf_scheduler.model.effects import Outcome
 from tf_scheduler.model.spec import RecoveryPolicy
 from tf_scheduler.model.task import AgentFailures, Cause, LaunchEnd
@@ -138,7 +138,9 @@ def test_failures_that_no_longer_count_are_forgotten() -> None:
     state = with_fields(a_running_state(a_spec()), agent_failures=items)
     recovery = replace_launch(state, state.stored.tasks["worker-0"], "lost", 5_000.0)
 
-    decision = relaunch(state, [recovery], AgentFailures("new", "d", (5_000.0,), 0.0), Outcome("TaskRecovers", "lost"))
+    decision = store_recoveries(
+        state, [recovery], AgentFailures("new", "d", (5_000.0,), 0.0), Outcome("TaskRecovers", "lost")
+    )
 
     assert ["gone", "killed before"] == outdated_agents(state, 5_000.0)
     assert {"avoided", "recent", "killed", "new"} == set(decision.state.stored.agent_failures)

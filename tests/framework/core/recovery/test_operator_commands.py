@@ -6,7 +6,7 @@ import pytest
 
 from builders import a_record, a_running_state, a_spec, a_status, with_fields
 from tf_executor.contract.payload import ExecRequest
-from tf_executor.contract.states import TaskState
+from tf_executor.contract.states import TaskState, Verdict
 from tf_scheduler.core.recovery.operator_commands import handle, resume_dependents
 from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.state.reducer import apply
@@ -20,7 +20,7 @@ from tf_scheduler.model.effects import (
 )
 from tf_scheduler.model.events import ExecRequested, PodCommand
 from tf_scheduler.model.plan import Reply
-from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.state import Result, SchedulerState
 from tf_scheduler.model.task import Cause, PodVerb
 
 SPEC = a_spec()

@@ -3,13 +3,13 @@
 import pytest
 
 from builders import a_running_state, a_spec, a_status, with_fields
-from tf_executor.contract.states import TaskState
+from tf_executor.contract.states import TaskState, Verdict
 from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.recovery import status as updates
 from tf_scheduler.core.recovery.status import REACTIONS, Belief, Report, belief_of, report_of
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import Acknowledge, Kill, LaunchAbandoned, ResultDecided, StatusStored
-from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.state import Result, SchedulerState
 
 #: Letters: s stored, k killed, r remembered, i ignored. Columns in the order of REPORTED.
 EXPECTED = """

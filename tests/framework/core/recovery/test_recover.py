@@ -7,7 +7,7 @@ import pytest
 
 from builders import a_job, a_running_state, a_spec, a_status, with_fields
 from tf_executor.contract.reports import TaskEnd
-from tf_executor.contract.states import TaskState
+from tf_executor.contract.states import TaskState, Verdict
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.recovery import recover, replacement
 from tf_scheduler.core.recovery.replacement import replace_launch
@@ -17,7 +17,7 @@ from tf_scheduler.model.effects import AgentFailureRecorded, RecoveryDecided, St
 from tf_scheduler.model.ids import AgentId
 from tf_scheduler.model.offer import AgentSnapshot
 from tf_scheduler.model.spec import JobKind, RecoveryPolicy, RestartPolicy, RestartWhen
-from tf_scheduler.model.state import PendingReconciliation, Verdict
+from tf_scheduler.model.state import PendingReconciliation
 from tf_scheduler.model.task import AgentFailures, Cause, Recovery
 
 SPEC = a_spec()

@@ -13,8 +13,8 @@ from tf_scheduler.core.recovery.replacement import (
     PREVIOUS_ADDRESS_WAIT,
     finished_peers,
     no_retry_reason,
+    renew_address_wait,
     replace_launch,
-    restart_address_wait,
     restart_group,
     restart_policy,
 )
@@ -85,8 +85,8 @@ def test_previous_address_wait_restarts_when_launch_ends() -> None:
     worker = STATE.stored.tasks["worker-0"]
     state = apply(STATE, RecoveryDecided(replace_launch(STATE, worker, "x", 1.0)))
 
-    killed = restart_address_wait(state, worker, a_status(worker.id, TaskState.KILLED), 20.0)
-    gone = restart_address_wait(state, worker, a_status(worker.id, TaskState.GONE), 20.0)
+    killed = renew_address_wait(state, worker, a_status(worker.id, TaskState.KILLED), 20.0)
+    gone = renew_address_wait(state, worker, a_status(worker.id, TaskState.GONE), 20.0)
 
     assert (20.0 + PREVIOUS_ADDRESS_WAIT, 1.0) == (killed.previous_address_until, gone.previous_address_until)
 

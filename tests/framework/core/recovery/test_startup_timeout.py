@@ -6,7 +6,7 @@ import pytest
 
 from builders import a_job, a_record, a_running_state, a_spec, a_status, with_fields
 from tf_executor.contract.reports import Progress
-from tf_executor.contract.states import TaskState
+from tf_executor.contract.states import TaskState, Verdict
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.recovery import startup_timeout
 from tf_scheduler.core.recovery.replacement import replace_launch
@@ -20,7 +20,7 @@ from tf_scheduler.core.state.backoff import jitter_from_id, restart_delay
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import RecoveryDecided, ResultDecided, StatusStored, TaskLaunched
 from tf_scheduler.model.spec import JobKind, Program, RecoveryPolicy
-from tf_scheduler.model.state import DerivedState, Result, Verdict
+from tf_scheduler.model.state import DerivedState, Result
 from tf_scheduler.model.task import Cause
 
 TIMEOUT = 100.0

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from builders import a_record, a_running_state, a_spec, a_status, an_offer, with_fields
-from tf_executor.contract.states import TaskState
+from tf_executor.contract.states import TaskState, Verdict
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.offers import rounds
 from tf_scheduler.core.plans.scheduling import KILL_INTERVAL, view_of
@@ -25,7 +25,7 @@ from tf_scheduler.model.effects import (
 from tf_scheduler.model.events import OffersReceived
 from tf_scheduler.model.resources import Resource
 from tf_scheduler.model.spec import RecoveryPolicy
-from tf_scheduler.model.state import Result, Verdict
+from tf_scheduler.model.state import Result
 
 SPEC = a_spec()
 STATE = a_running_state(SPEC)

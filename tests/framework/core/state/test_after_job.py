@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 from builders import a_job, a_running_state, a_spec, a_status, with_fields
-from tf_executor.contract.states import TaskState
+from tf_executor.contract.states import TaskState, Verdict
 from tf_scheduler.core.state import after_job
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import LaunchAbandoned, ResultDecided, StatusStored
 from tf_scheduler.model.plan import UNINSTALL, PlanControl
 from tf_scheduler.model.spec import AfterFinish, CleanupPolicy, FinishPolicy, JobKind
-from tf_scheduler.model.state import Result, Verdict
+from tf_scheduler.model.state import Result
 from tf_scheduler.model.task import AbandonedLaunch
 
 JOBS = (a_job(JobKind.WORKER, 1), a_job(JobKind.EVALUATOR, 1), a_job(JobKind.TENSORBOARD, 1))

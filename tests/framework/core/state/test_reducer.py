@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from builders import a_job, a_record, a_running_state, a_spec, a_status, with_fields
 from tf_executor.contract.reports import Progress
-from tf_executor.contract.states import TaskState
+from tf_executor.contract.states import TaskState, Verdict
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.state.reducer import (
     COLLATERAL_SECONDS,
@@ -36,7 +36,7 @@ from tf_scheduler.model.effects import (
 from tf_scheduler.model.ids import FrameworkId
 from tf_scheduler.model.plan import PlanControl
 from tf_scheduler.model.spec import JobKind
-from tf_scheduler.model.state import Result, SchedulerState, Verdict
+from tf_scheduler.model.state import Result, SchedulerState
 from tf_scheduler.model.task import Cause, Recovery, Resized
 
 SPEC = a_spec()
