@@ -90,7 +90,7 @@ class Raw:
     text: str
 
     def on(self, out: IO[str]) -> str:
-        """Remove terminal commands, which could alter clipboard or input; keep colours."""
+        """On a terminal, remove commands that could alter its input; keep colours."""
         return _TERMINAL_COMMANDS.sub("", self.text) if out.isatty() else self.text
 
 

@@ -39,7 +39,7 @@ from .agents import count_gpus
 from .host import MesosLocalError, explain_os_errors
 
 GATEWAY = "10.88.0.1"
-#: Agents have the last numbers 2 to 254.
+#: Agents have the last numbers 2 to 251.
 MAX_AGENTS = 250
 #: Folder of Debian's package containernetworking-plugins.
 PLUGINS = Path("/usr/lib/cni")

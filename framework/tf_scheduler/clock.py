@@ -16,7 +16,7 @@ REPORTED_STEP = 5.0
 
 
 def boot_time() -> float:
-    """Return the seconds since the machine was booted, including suspensions."""
+    """Return the seconds since the machine was booted; on Linux with suspensions."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 

@@ -133,7 +133,7 @@ def claims_of(token: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ServiceLogin:
-    """Request tokens. `verify`: file or folder of trusted CAs; True: this machine's."""
+    """Request tokens. `verify`: file or folder of trusted CAs; True: those of certifi."""
 
     account: Account
     verify: bool | str = True
@@ -188,7 +188,7 @@ _BINARY = "application/octet-stream"
 
 @dataclass(frozen=True, slots=True)
 class SecretStore:
-    """Client of the secret store. `verify`: file of trusted CAs; True: this machine's."""
+    """Client of the secret store. `verify`: file of trusted CAs; True: certifi's."""
 
     cluster: str
     credentials: Credentials

@@ -138,7 +138,7 @@ def test_earlier_launch_of_a_task_is_not_adopted() -> None:
 
 
 def test_task_without_label_is_stopped_then_launched() -> None:
-    """Never twice at a time: the simulated Mesos refuses it."""
+    """Never both at a time, which the simulated Mesos checks."""
     world = deployed(a_spec(ps=0, chief=0, strategy=Strategy.INDEPENDENT), kills_at_once=False)
     answers, old = answers_of(world.mesos), world.id_of("worker-0")
     for task in answers.tasks["tasks"]:

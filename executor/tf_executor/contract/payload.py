@@ -43,7 +43,7 @@ class Payload:
 
     #: Name in the service, such as `worker-0`.
     task: str
-    #: Job of the ClusterSpec: chief, worker, ps or evaluator.
+    #: Kind of the task, such as worker, ps or tensorboard.
     job: str
     #: Index in the job, from 0.
     index: int
@@ -200,7 +200,7 @@ class ExecRequest:
     timeout: float
 
     def encode(self, key: str) -> bytes:
-        """Return the bytes of a message (before base64): code, space, canonical JSON."""
+        """Return a message (before base64): EXEC, code, space, canonical JSON."""
         return _signed(EXEC, key, asdict(self))
 
     @classmethod

@@ -22,7 +22,7 @@ Item = TypeVar("Item")
 
 
 def format_number(value: float | None) -> str:
-    """Format a number as `12,345`, `0.0324` or, beyond `LARGE`, `1.235e+07`.
+    """Format a number as `12,345`, `0.0324` or, beyond `LARGE`, `1.235e+10`.
 
     Fractions have four significant digits.
     """

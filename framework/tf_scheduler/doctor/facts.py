@@ -1,6 +1,6 @@
 """Facts about a cluster, a service and this machine, for the checks of `doctor`.
 
-A fact that could not be gathered is Unknown, with the reason. Times are in seconds, sizes in bytes.
+A fact that could not be gathered is Unknown, with the reason. Times are in seconds or in the unit that they name.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class MasterFacts:
 
 @dataclass(frozen=True, slots=True)
 class AgentFacts:
-    """An agent with its flags. `runs_as_root`: None if it is on another machine."""
+    """An agent with its flags. `runs_as_root`: None if unknown."""
 
     id: str
     hostname: str

@@ -83,7 +83,7 @@ def _clean(name: str) -> str:
 
 
 class StatsdSender:
-    """UDP sender that does not block. The host name is resolved for each send."""
+    """UDP sender that does not block, except to resolve the host name at each send."""
 
     def __init__(self, to: StatsdTarget) -> None:
         self.to = to

@@ -1,4 +1,4 @@
-"""Distinct types of names, ids and times, for type checks; functions for task ids."""
+"""Distinct types of names and ids, for type checks; functions for task ids."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class TooSmall(Kinded):
 
 @dataclass(frozen=True, slots=True)
 class Excluded(Kinded):
-    """A constraint excludes the agent, wherever other tasks run."""
+    """A constraint excludes the agent, regardless of other tasks."""
 
     constraint: Constraint
     #: `None` if the agent has no such attribute.

@@ -193,7 +193,7 @@ class Cause(str, Enum):
     INFRASTRUCTURE = "infrastructure"
     #: An error shortly after the loss of a peer, probably caused by it.
     COLLATERAL = "collateral"
-    #: The launch never reached an agent.
+    #: The launch did not reach an agent, or the agent could not start it.
     NOT_STARTED = "not started"
     #: Its server did not answer in time, which blocks its peers.
     NOT_JOINED = "not joined"

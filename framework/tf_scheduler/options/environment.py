@@ -1,9 +1,9 @@
 """Pass options to the scheduler as environment variables, and read them there.
 
-A variable contains its option's value as in the options file: text unquoted, everything else as JSON. On DC/OS, Cosmos
-renders the options into marathon.json.mustache, and Marathon sets the variables. Cosmos cannot render a list of objects
-as JSON. In such a value, RECORD_END ends each entry of the list, UNIT_END ends each field of an object, and an
-environment variable is written as `name=value`.
+A variable contains its option's value as in the options file: text unquoted, everything but lists as JSON. On DC/OS,
+Cosmos renders the options into marathon.json.mustache, and Marathon sets the variables. Cosmos cannot render a list of
+objects as JSON. So RECORD_END ends each entry of a list, UNIT_END ends each field of an object, and an environment
+variable is written as `name=value`.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ without changes are stored with the next transaction, or by a background thread 
 only after they are stored. A published number is therefore never reused, and published entries survive a killed
 scheduler.
 
-`journal/id` holds the journal's id. `journal/<first number>` holds the entries of one transaction. These values are not
-part of the state; a corrupt value loses only its own entries.
+`journal/id` holds the journal's id. `journal/<first number>` holds up to 100 entries of one transaction. These values
+are not part of the state; a corrupt value loses only its own entries.
 """
 
 from __future__ import annotations

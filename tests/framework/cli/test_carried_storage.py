@@ -211,7 +211,7 @@ def is_bucket_removed(s3: S3Server) -> bool:
 
 
 def resumed(cluster: LocalCluster) -> list[list[int]]:
-    """The epoch after which each launch of each worker has continued, by worker."""
+    """For each worker, the epochs after which its launches resumed."""
     found: dict[str, list[int]] = {}
     for path, text in outputs(cluster).items():
         for epoch in re.findall(r"^resumed after epoch (\d+)$", text, re.MULTILINE):

@@ -247,7 +247,7 @@ def test_labels_for_dcos() -> None:
 
 
 def test_api_with_tls_uses_https() -> None:
-    """By the admin router, and by Marathon's health check."""
+    """The admin router and Marathon's health check use it."""
     tls = {"api": {"certificate_file": "a.pem", "key_file": "a.key"}}
     apps = [render_app(SOURCES, options) for options in ({}, tls)]
 

@@ -93,7 +93,7 @@ class AgentFileReader:
 
 #: Seconds between two reads of a followed file: agents send no notifications.
 _POLL_INTERVAL = 1.0
-#: Reads of a missing file, or of the file of an ended task, until a stream ends.
+#: Reads of a missing file until a stream ends.
 _MAX_MISSING = 30
 #: Maximum length of a path, and its regular expression (ECMA-262): names other than `.` and `..`, without control
 #: characters and characters that hide or reorder text.

@@ -1,7 +1,7 @@
 """Check which agents a demand's constraints allow; count the tasks of each value.
 
 Semantics follow the DC/OS SDK (dcos-commons, offer/evaluate/placement): all constraints must hold, and tasks are
-counted per section. As in Marathon, an agent without the attribute satisfies only UNLIKE and IS_NOT.
+counted per section. An agent without the attribute satisfies only UNLIKE (as in Marathon) and IS_NOT.
 """
 
 from __future__ import annotations

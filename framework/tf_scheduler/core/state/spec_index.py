@@ -33,7 +33,7 @@ from tf_scheduler.model.task import Resized, TaskRecord
 
 #: Jobs whose completion may end the job: parameter servers never exit, side jobs do not train.
 TRAINERS = frozenset({JobKind.CHIEF, JobKind.WORKER})
-#: Jobs whose addresses no other task needs.
+#: Jobs whose addresses no other task gets at its launch.
 OUTSIDE_CLUSTER_SPEC = frozenset({JobKind.EVALUATOR, JobKind.TENSORBOARD, JobKind.DATA_WORKER})
 
 
@@ -53,7 +53,7 @@ class SpecIndex:
     deployed: frozenset[TaskName]
     #: Training tasks of `deployed`.
     trainers: frozenset[TaskName]
-    #: Tasks of `deployed` that are in the ClusterSpec.
+    #: Tasks of `deployed` in the ClusterSpec, and the dispatcher of the tf.data service.
     cluster_members: frozenset[TaskName]
     #: Tasks that need every address.
     address_dependents: frozenset[TaskName]
@@ -184,7 +184,7 @@ def launch_settings(spec: ServiceSpec, job: JobSpec) -> Mapping[str, Any]:
 
     Count and placement are not included, as in the SDK. Options around the program, such as hooks, limits and the
     executor, are not included either: they apply from the next launch. `cluster` is the size of the cluster, for tasks
-    that need every address. The digests include these names, so a renamed option restarts every task.
+    that need it or every address. The digests include these names, so a renamed option restarts every task.
     """
     return {
         "kind": job.kind,

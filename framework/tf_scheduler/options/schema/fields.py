@@ -305,7 +305,7 @@ class RecordList(OptionField[tuple[Mapping[str, Any], ...]]):
     """A list of objects of one schema; fields are texts, except in `service.data`.
 
     The mustache template of DC/OS can iterate over lists, but cannot render an object. It separates the fields with
-    control characters, so a field may not contain a control character.
+    control characters, so a field may not contain these (`CONTROL`).
     """
 
     def __init__(self, schema: type[Schema], description: str, **options: Any) -> None:

@@ -92,7 +92,7 @@ def test_several_local_services_need_a_name(running) -> None:
 
 
 def test_services_of_one_name_are_selected_by_url(running) -> None:
-    """`cancel NAME` must not stop the other one; the URL may follow the name."""
+    """With a name alone, `cancel` could stop the wrong one; `--url` selects one."""
     running("digits", "http://127.0.0.1:1")
     running("digits", "http://127.0.0.1:2")
 

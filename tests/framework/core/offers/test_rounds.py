@@ -69,7 +69,7 @@ def test_lost_connection_clears_snapshots(state) -> None:
 
 
 def test_number_of_snapshots_is_limited() -> None:
-    """The agents that offered last."""
+    """The newest are kept."""
     state = SchedulerState(a_spec())
     first = rounds.record_offers(
         state, [an_offer(agent=f"agent-{number}") for number in range(rounds.MAX_AGENT_SNAPSHOTS)], 1.0

@@ -210,7 +210,7 @@ def test_group_by_skips_value_too_small_for_even_share() -> None:
 
 
 def test_group_by_number_needs_that_many_values() -> None:
-    """With two racks of three on offer, two tasks are placed; a third waits."""
+    """Two of three required racks are offered: the third task waits."""
     three = Constraint("rack", Operator.GROUP_BY, "3")
     spec = a_spec(jobs=(workers(3, 0.9, 0, three),))
 
