@@ -336,13 +336,13 @@ def test_other_task_keeps_a_folder_of_its_own(task: Any) -> None:
 
 
 def test_peer_starts_with_the_checkpoint_of_its_writer(task: Any, tmp_path: Path) -> None:
-    """An earlier launch, on an agent that was cut off, may store another one."""
-    old = task("old", launched_at=1.0)
+    """An earlier launch may store another one: cut off, and by a clock that was ahead."""
+    old = task("old", launched_at=5000.0)
     old.save(1)
     old.round()
     peer = tmp_path / "peer"
     peer.mkdir()
-    settings = {**old.settings, "role": "peer", "launched_at": 2.0, "task_id": "peer"}
+    settings = {**old.settings, "role": "peer", "launched_at": 2.0, "task_id": "peer", "writer": "new"}
     bring = [sys.executable, "-m", "tf_executor.user.storage", "bring", json.dumps(settings)]
     environment = {**os.environ, "PYTHONPATH": str(Path(storage.__file__).parents[2])}
     process = subprocess.Popen(bring, cwd=peer, env=environment, stdout=subprocess.PIPE, text=True)

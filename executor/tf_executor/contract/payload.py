@@ -96,7 +96,8 @@ class Payload:
     #: Value of a `Strategy`.
     strategy: str = ""
 
-    #: How a URL in CHECKPOINT_DIR is carried (`user.storage`): url, mode, role, every, keep, options; empty: it is not.
+    #: How a URL in CHECKPOINT_DIR is carried (`user.storage`): url, mode, role, every, keep, options and, for
+    #: peers, `writer`, the launch that stores checkpoints; empty: it is not.
     storage: Mapping[str, Any] = field(default_factory=dict)
 
     # -- other stages

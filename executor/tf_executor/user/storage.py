@@ -181,15 +181,15 @@ def claim(store: Store, settings: Dict[str, Any]) -> str:
 def restore_of_writer(store: Store, folder: Path, settings: Dict[str, Any]) -> Optional[Manifest]:
     """Put the writer's checkpoint into the folder; wait until the writer has started.
 
-    Collective training is wrong if its tasks start with different checkpoints. All tasks are launched at one time, so
-    an earlier writer has a lower number. The earlier writer may store newer checkpoints until this writer has started.
+    Collective training is wrong if its tasks start with different checkpoints. So `settings` name the launch of the
+    writer: an earlier one may store newer checkpoints until this writer has started, and clocks may be wrong.
     """
-    since, name = f"{int(settings['launched_at'] * 1000):015d}", None
+    name = None
     say("waiting for the task that stores checkpoints")
     while name is None:
-        newest = store.launches()[-1:]
+        launch = next((each for each in store.launches() if each.partition(".")[2] == settings["writer"]), None)
         with suppress(FileNotFoundError):
-            name = json.loads(store.read(f"{newest[0]}/restored").decode()) if newest and newest[0] >= since else None
+            name = json.loads(store.read(f"{launch}/restored").decode()) if launch else None
         time.sleep(_TICK if name is None else 0)
     manifest = Manifest.decode(name, store.read(name)) if name else None
     if manifest is not None:

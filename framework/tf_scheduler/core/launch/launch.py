@@ -34,8 +34,13 @@ _JOURNAL = "DATA_SERVICE_JOURNAL"
 _STORAGE_ROLES = {JobKind.EVALUATOR: "evaluator", JobKind.TENSORBOARD: "tensorboard"}
 
 
-def payload_of(spec: ServiceSpec, job: JobSpec, record: TaskRecord, cluster: cluster_spec.Cluster) -> payload.Payload:
-    """Return the executor's payload for a task, without secrets and plan parameters."""
+def payload_of(
+    spec: ServiceSpec, job: JobSpec, record: TaskRecord, cluster: cluster_spec.Cluster, writer: str = ""
+) -> payload.Payload:
+    """Return the executor's payload for a task, without secrets and plan parameters.
+
+    `writer`: launch of the task that stores checkpoints.
+    """
     config = cluster_spec.tf_config(cluster if spec.strategy.traits.has_servers else {}, record.job, record.index)
     folder = {payload.CHECKPOINT_DIR: spec.checkpoint_dir} if spec.checkpoint_dir else {}
     folder |= {_JOURNAL: record.journal} if record.journal else {}
@@ -55,7 +60,7 @@ def payload_of(spec: ServiceSpec, job: JobSpec, record: TaskRecord, cluster: clu
         more_ports=record.more_ports,
         **_program(spec.program),
         log_dir=spec.checkpoint_dir,
-        storage=_storage(spec, record),
+        storage=_storage(spec, record, writer),
         strategy=spec.strategy.value,
         members_key=record.exec_key if spec.live and record.job is JobKind.CHIEF else "",
         **_files(spec, job),
@@ -124,7 +129,7 @@ def _links(job: JobSpec) -> Mapping[str, str]:
     return {item.container_path: item.host_path for item in job.volumes if not item.container_path.startswith("/")}
 
 
-def _storage(spec: ServiceSpec, record: TaskRecord) -> dict[str, Any]:
+def _storage(spec: ServiceSpec, record: TaskRecord, writer: str) -> dict[str, Any]:
     """Return how the task carries checkpoints; empty if it does not."""
     url, policy = spec.checkpoint_dir, spec.storage
     if "://" not in url or policy.mode is StorageMode.DIRECT:
@@ -146,6 +151,7 @@ def _storage(spec: ServiceSpec, record: TaskRecord) -> dict[str, Any]:
         "every": policy.every,
         "keep": policy.keep,
         "options": dict(policy.options),
+        **({"writer": writer} if role == "peer" else {}),
     }
 
 
@@ -201,9 +207,11 @@ def plan_launches(
     records = cluster_spec.with_generation(
         state.stored.tasks, [secret_tokens.with_digest(record, tokens) for record in records]
     )
-    cluster = cluster_spec.cluster_of(cluster_spec.cluster_records(state, records))
+    current = tuple(cluster_spec.cluster_records(state, records))
+    cluster = cluster_spec.cluster_of(current)
+    writer = next((record.id for record in current if record.name == state.spec.leader), "")
     return tuple(
-        _launch(state, placement, record, cluster, tokens.get(record.name, ""))
+        _launch(state, placement, record, cluster, tokens.get(record.name, ""), writer)
         for placement, record in zip(placements, records, strict=True)
     )
 
@@ -266,10 +274,15 @@ def _journal(state: SchedulerState, record: TaskRecord) -> str:
 
 
 def _launch(
-    state: SchedulerState, placement: Placement, record: TaskRecord, cluster: cluster_spec.Cluster, token: str
+    state: SchedulerState,
+    placement: Placement,
+    record: TaskRecord,
+    cluster: cluster_spec.Cluster,
+    token: str,
+    writer: str,
 ) -> Launch:
     spec, job = state.spec, placement.task.job
-    payload = secret_tokens.with_secrets(payload_of(spec, job, record, cluster), spec, job, token)
+    payload = secret_tokens.with_secrets(payload_of(spec, job, record, cluster, writer), spec, job, token)
     payload = replace(payload, environment={**payload.environment, **plan_parameters(state, record.plan)})
     if record.is_placeholder:
         payload = placeholder_payload(payload, spec_index.placeholder_command(state, record))

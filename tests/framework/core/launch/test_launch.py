@@ -415,3 +415,16 @@ def test_paths_and_direct_storage_are_not_carried() -> None:
 def test_pytorch_does_not_ask_tensorflow() -> None:
     """The agents' Python may have both; PyTorch has no file systems of TensorFlow."""
     assert "carried" == storage_of("pytorch_ddp", url="gs://b/run", worker=2)["worker-0"]["mode"]
+
+
+def test_peers_know_the_launch_of_their_writer() -> None:
+    """Its checkpoint is theirs; an earlier writer may have stored another one."""
+    document = {"command": "x", "strategy": "multi_worker_mirrored", "checkpoint_dir": "s3://b/run"}
+    spec = to_spec(resolve({"service": document, "worker": {"count": 2}}))
+    match = match_gang(tuple(spec.tasks()), [an_offer(cpus=9, mem=90_000)], PlacementContext(EXECUTOR))
+
+    first, second = plan_launches(SchedulerState(spec), match.placements, 9.0, iter("abcdefgh").__next__)
+
+    assert ("worker-0", "worker-1") == (first.record.name, second.record.name)
+    assert first.record.id == Payload.decode(second.payload).storage["writer"]
+    assert "writer" not in Payload.decode(first.payload).storage
