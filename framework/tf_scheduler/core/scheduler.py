@@ -39,7 +39,7 @@ from .recovery import (
     status,
 )
 from .state import after_job
-from .state.reducer import copy_of, decide
+from .state.reducer import decide
 from .state.spec_index import index_of
 
 # --- Training progress
@@ -53,15 +53,12 @@ def record_report(state: SchedulerState, event: events.ProgressReported | events
     if record is None or record.id != launch:
         recorded = state
     elif isinstance(event, events.UsageReported):
-        usage = copy_of(state.process.usage)
-        usage[record.name] = launch, event.usage
-        recorded = state.with_process(usage=usage)
+        recorded = state.with_process(usage={**state.process.usage, record.name: (launch, event.usage)})
     else:
-        last, progress = state.process.progress.get(launch), copy_of(state.process.progress)
+        last = state.process.progress.get(launch)
         if last and last.sequence >= event.progress.sequence:
             return decide(state)
-        progress[launch] = event.progress
-        recorded = state
+        recorded, progress = state, {**state.process.progress, launch: event.progress}
         if event.progress.is_of_training:
             recorded = state.with_process(progress=progress, last_progress=(record.name, now))
         elif event.progress.saves is not None:

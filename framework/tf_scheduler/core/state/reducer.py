@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import ItemsView, Iterator, Mapping, MutableMapping, ValuesView
+from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from tf_executor.contract.states import SILENT_STATES, TaskState, assert_never
 from tf_scheduler.core.state.spec_index import held_spec, wanted_spec, with_workers
@@ -35,86 +35,6 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
-class LayeredMap(MutableMapping[Key, Value]):
-    """A mapping whose copies share all entries except the latest changes.
-
-    A copy costs the same for ten entries as for ten thousand. The first iteration merges the changes. Only the owner
-    of a new copy may change the copy; when the owner has finished, any thread may read the copy.
-    """
-
-    __slots__ = ("_changes", "_lower", "_size")
-    #: Maximum number of changes that a copy has of its own.
-    LIMIT = 100
-    _GONE: Any = object()
-
-    def __init__(self, lower: dict[Key, Value], changes: dict[Key, Any], size: int) -> None:
-        self._lower, self._changes, self._size = lower, changes, size
-
-    def copy(self) -> LayeredMap[Key, Value]:
-        # Another thread may merge now: its order of assignments needs this order of reads, here and below.
-        changes = self._changes.copy()
-        return LayeredMap(self._lower, changes, self._size)
-
-    def __getitem__(self, key: Key) -> Value:
-        value = self._changes.get(key, self)
-        value = self._lower[key] if value is self else value
-        if value is self._GONE:
-            raise KeyError(key)
-        return value  # type: ignore[no-any-return]
-
-    def get(self, key: Key, default: Any = None) -> Any:
-        value = self._changes.get(key, self)
-        value = self._lower.get(key, default) if value is self else value
-        return default if value is self._GONE else value
-
-    def __contains__(self, key: object) -> bool:
-        return self.get(key, self) is not self  # type: ignore[arg-type]
-
-    def __setitem__(self, key: Key, value: Value) -> None:
-        self._size += key not in self
-        self._change(key, value)
-
-    def __delitem__(self, key: Key) -> None:
-        self._size -= key in self
-        self._change(key, self._GONE)
-
-    def _change(self, key: Key, value: Any) -> None:
-        self._changes[key] = value
-        if len(self._changes) > self.LIMIT:
-            self._merged()
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __iter__(self) -> Iterator[Key]:
-        return iter(self._merged())
-
-    def values(self) -> ValuesView[Value]:
-        return self._merged().values()
-
-    def items(self) -> ItemsView[Key, Value]:
-        return self._merged().items()
-
-    def _merged(self) -> dict[Key, Value]:
-        if self._changes:
-            merged = self._lower.copy()
-            merged.update(self._changes)
-            for key in [key for key, value in self._changes.items() if value is self._GONE]:
-                del merged[key]
-            self._lower = merged
-            self._changes = {}
-        return self._lower
-
-
-def copy_of(original: Mapping[Key, Value]) -> MutableMapping[Key, Value]:
-    """Return a copy that may be changed; large mappings share their entries."""
-    if isinstance(original, LayeredMap):
-        return original.copy()
-    if len(original) < LayeredMap.LIMIT or not isinstance(original, dict):
-        return dict(original)
-    return LayeredMap(original, {}, len(original))
-
-
 class _Table(Generic[Key, Value]):
     """A mutable mapping, copied at its first change."""
 
@@ -122,7 +42,7 @@ class _Table(Generic[Key, Value]):
 
     def __init__(self, original: Mapping[Key, Value]) -> None:
         self._original = original
-        self._copy: MutableMapping[Key, Value] | None = None
+        self._copy: dict[Key, Value] | None = None
 
     @property
     def value(self) -> Mapping[Key, Value]:
@@ -135,9 +55,9 @@ class _Table(Generic[Key, Value]):
         """Remove the key; None if it is missing."""
         return self._own().pop(key) if key in self.value else None
 
-    def _own(self) -> MutableMapping[Key, Value]:
+    def _own(self) -> dict[Key, Value]:
         if self._copy is None:
-            self._copy = copy_of(self._original)
+            self._copy = dict(self._original)
         return self._copy
 
 

@@ -15,9 +15,7 @@ from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.state.reducer import (
     COLLATERAL_SECONDS,
     MAX_RECENT_LOSSES,
-    LayeredMap,
     apply,
-    copy_of,
     lost_at,
 )
 from tf_scheduler.core.state.spec_index import scalable_job, with_workers
@@ -163,40 +161,6 @@ def test_forgotten_task_leaves_no_recovery() -> None:
     state = apply(a_running_state(SPEC), lost("worker-0", 1.0), TaskForgotten("worker-0"))
 
     assert ({}, {}, {}) == (state.stored.recoveries, state.derived.launches_to_replace, state.derived.recent_losses)
-
-
-@given(st.lists(st.lists(st.tuples(st.integers(0, 300), st.booleans()), max_size=60), max_size=12), st.booleans())
-def test_large_mapping_equals_dict_and_keeps_its_copies(batches, is_read) -> None:
-    """Copies share entries, so a change must not be seen in an older copy."""
-    expected = dict.fromkeys(range(200), 0)
-    copies = [(copy_of(expected), expected)]
-    for changes in batches:
-        copy, expected = copy_of(copies[-1][0]), copies[-1][1].copy()
-        for number, (key, is_put) in enumerate(changes):
-            if is_put:
-                copy[key] = expected[key] = number
-            elif key in expected:
-                assert expected.pop(key) == copy.pop(key)
-            assert (expected.get(key), key in expected, len(expected)) == (copy.get(key), key in copy, len(copy))
-        copies.append((copy, expected))
-        if is_read:
-            assert expected == dict(copy)
-
-    assert all(expected == copy for copy, expected in copies)
-
-
-def test_large_mappings_share_their_entries() -> None:
-    """A copy of ten thousand entries for each change would cost more than the change."""
-    first = copy_of(dict.fromkeys(range(10_000), 0))
-    assert isinstance(first, LayeredMap)
-    second = copy_of(first)
-    second[5] = 1
-
-    assert (0, 1) == (first[5], second[5])
-    assert isinstance(second, LayeredMap)
-    assert second._lower is first._lower
-    with pytest.raises(KeyError):
-        second[10_000]
 
 
 def test_unknown_change_raises() -> None:
