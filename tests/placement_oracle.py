@@ -119,13 +119,10 @@ def _holds(whole: Needs, parts: Sequence[Needs]) -> bool:
     return all(getattr(together, name) <= getattr(whole, name) for name in ("cpus", "mem", "disk", "gpus", "ports"))
 
 
-def first_fit(
-    tasks: Sequence[TaskSpec], offers: Sequence[Offer], executor: Needs, best: bool = False
-) -> dict[str, str] | None:
+def first_fit(tasks: Sequence[TaskSpec], offers: Sequence[Offer], executor: Needs) -> dict[str, str] | None:
     """Place each task on the first offer that has enough resources and breaks no rule.
 
     Tasks are counted by value as they are placed. Task name -> offer id; None when a task finds no place.
-    `best`: look at all of them, and take the one with the fewest cpus left.
     """
     left = {offer.id: list(_row(amounts(offer.resources))) for offer in offers}
     counts: dict[tuple[str, Constraint], dict[str, int]] = {}
@@ -134,8 +131,7 @@ def first_fit(
         wants, group = _row(task.job.needs + executor), task.job.group
         tallies = {rule: counts.setdefault((group, rule), {}) for rule in task.job.constraints}
         fitting = (offer for offer in offers if _fits(offer, left[offer.id], wants, tallies))
-        offer = min(fitting, key=lambda offer: left[offer.id][0], default=None) if best else next(fitting, None)
-        if offer is None:
+        if (offer := next(fitting, None)) is None:
             return None
         left[offer.id] = [have - want for have, want in zip(left[offer.id], wants, strict=True)]
         for rule, tally in tallies.items():

@@ -1,7 +1,6 @@
 """Cost of placing 1,000 constrained tasks on thousands of offers.
 
-Run with `-s` to see the numbers; matching_curve.py draws the curve of docs/evidence/performance.md. Each benchmark
-first checks that the placement is valid.
+Run with `-s` to see the numbers. Each benchmark first checks that the placement is valid.
 """
 
 from __future__ import annotations
@@ -70,12 +69,12 @@ def seconds(work: Callable[[], Any], rounds: int = ROUNDS) -> tuple[float, Any]:
     return best, result
 
 
-def naive(tasks: Sequence[TaskSpec], offers: Sequence[Offer], best: bool = False) -> dict[str, str] | None:
-    """Place by first or best fit; tasks without GPUs avoid agents with GPUs."""
+def naive(tasks: Sequence[TaskSpec], offers: Sequence[Offer]) -> dict[str, str] | None:
+    """Place by first fit; tasks without GPUs avoid agents with GPUs."""
     with_gpus = [offer for offer in offers if any(entry.name == "gpus" for entry in offer.resources)]
     without = [offer for offer in offers if all(entry.name != "gpus" for entry in offer.resources)]
-    ours = first_fit([task for task in tasks if task.job.needs.gpus], with_gpus, EXECUTOR, best)
-    others = first_fit([task for task in tasks if not task.job.needs.gpus], without, EXECUTOR, best)
+    ours = first_fit([task for task in tasks if task.job.needs.gpus], with_gpus, EXECUTOR)
+    others = first_fit([task for task in tasks if not task.job.needs.gpus], without, EXECUTOR)
     return None if ours is None or others is None else {**ours, **others}
 
 
