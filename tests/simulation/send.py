@@ -94,10 +94,11 @@ def running(*names: str) -> Step:
 
 
 def killed(*names: str) -> Step:
-    """Kills take effect (with `kills_at_once=False`)."""
+    """Kills take effect (with `kills_at_once=False`); without names, all."""
 
     def kill(world: World) -> None:
-        for name in names:
+        live, doomed = world.mesos.live(), world.mesos.doomed
+        for name in names or [name for name, task in live.items() if task.launch.record.id in doomed]:
             world.mesos.report(world.mesos.live()[name].launch.record.id, TaskState.KILLED)
 
     return _step(f"killed {' '.join(names)}", kill)

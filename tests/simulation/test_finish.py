@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from simulation.world import World, play
 from tf_executor.contract.states import TaskState, Verdict
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.scheduler import next_deadline
+from tf_scheduler.model.events import ScaleRequested
 from tf_scheduler.model.plan import Reply, Verb
 from tf_scheduler.model.spec import (
     AfterFinish,
@@ -283,3 +285,37 @@ def test_deadline_of_unlaunched_job_does_not_run() -> None:
     play(world, send.register(), send.offers(), send.wait(1000.0))
 
     assert world.state.stored.result is None
+
+
+@pytest.mark.parametrize("strategy", [Strategy.INDEPENDENT, Strategy.PYTORCH_DDP])
+@pytest.mark.parametrize("change", ["request", "options"])
+def test_job_ends_when_what_is_missing_is_removed(strategy: Strategy, change: str) -> None:
+    """The last unfinished worker is no longer wanted."""
+    spec = replace(workers(strategy=strategy), min_workers=1, max_workers=4)
+    smaller = replace(spec, jobs=(a_job(JobKind.WORKER, 2),))
+    world = play(deployed(spec), *(send.status(name, FINISHED, exit_code=0) for name in WORKERS[:2]))
+
+    play(world, expect.result(None), send.event(ScaleRequested(2)) if change == "request" else send.restart(smaller))
+
+    play(world, expect.result(Verdict.SUCCEEDED), expect.killed("worker-2"))
+
+
+def test_job_ends_when_another_task_decides() -> None:
+    """New options name a task that has already finished."""
+    world = play(deployed(between(success=SuccessPolicy.ALL_WORKERS)), send.status("worker-0", FINISHED, exit_code=0))
+
+    play(world, expect.result(None), send.restart(between(success=SuccessPolicy.WORKER_0)))
+
+    play(world, expect.result(Verdict.SUCCEEDED))
+
+
+def test_worker_that_fails_while_surplus_is_relaunched_when_wanted() -> None:
+    """It was not needed when it failed."""
+    spec = replace(workers(), min_workers=1, max_workers=4)
+    world = play(deployed(spec, kills_at_once=False), send.event(ScaleRequested(1)))
+    play(world, send.status("worker-1", FAILED, **ERROR), send.event(ScaleRequested(3)))
+
+    for _ in range(3):
+        play(world, send.killed(), send.offers(), send.running())
+
+    play(world, expect.alive(*WORKERS), expect.result(None))

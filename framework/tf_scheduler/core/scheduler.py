@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tf_executor.contract.reports import Progress
-from tf_executor.contract.states import assert_never
+from tf_executor.contract.states import TaskState, assert_never
 from tf_scheduler.model import events
 from tf_scheduler.model.effects import Change, ComputedPlans, Decision, Outcome
 from tf_scheduler.model.ids import NewId, TaskId, UnixTime, name_of
@@ -173,6 +173,8 @@ def _handle_whole(stages: _Stages, event: events.Event) -> None:
         stages.add(_react(stages, event))
     else:
         stages.add(_react(stages, event))
+    if stages.state.derived.state_counts.get(TaskState.FINISHED) and stages.state.stored.result is None:
+        stages.add(status.conclude(stages.state, stages.now))
     if isinstance(event, events.InverseOffersReceived):
         _drain(stages)
     if has_more:

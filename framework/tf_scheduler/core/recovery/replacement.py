@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from tf_executor.contract.states import TaskState, Verdict
@@ -17,7 +18,7 @@ from tf_scheduler.model.effects import (
     RecoveryDecided,
     ResultDecided,
 )
-from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.ids import TaskName, task_name
 from tf_scheduler.model.spec import JobKind, RestartPolicy, RestartWhen, ServiceSpec, SuccessPolicy
 from tf_scheduler.model.state import Result, SchedulerState
 from tf_scheduler.model.task import RESTARTS_WITH, AgentFailures, Cause, Recovery, TaskRecord, TaskStatus
@@ -228,11 +229,24 @@ def success_policy(spec: ServiceSpec) -> SuccessPolicy:
     return SuccessPolicy.ALL_WORKERS if spec.strategy.traits.ends_with_all else SuccessPolicy.CHIEF
 
 
-def completes_job(state: SchedulerState, record: TaskRecord) -> bool:
-    """Return whether the job succeeds because this task has finished."""
-    if record.job not in TRAINERS or record.name not in index_of(state.spec).tasks:
-        return False
-    return _DECIDES[success_policy(state.spec)](state, record)
+def success(state: SchedulerState) -> TaskRecord | None:
+    """Return the task whose end completes the job; `None` while a task must finish."""
+    index, policy = index_of(state.spec), success_policy(state.spec)
+    names: AbstractSet[TaskName] = index.trainers
+    if policy is SuccessPolicy.CHIEF:
+        names = index.tasks.keys() & {state.spec.leader}
+    elif policy is SuccessPolicy.WORKER_0:
+        names = index.tasks.keys() & {task_name(JobKind.WORKER.value, 0)}
+    elif policy is SuccessPolicy.ANY_WORKER:
+        names = frozenset().union(*(index.by_kind.get(kind, ()) for kind in TRAINERS))
+    needed = min(1, len(names)) if policy is SuccessPolicy.ANY_WORKER else len(names)
+    # The number of finished tasks is compared first: it costs nothing.
+    if not needed or state.derived.state_counts.get(TaskState.FINISHED, 0) < needed:
+        return None
+    records = (state.stored.tasks.get(name) for name in names)
+    finished = [record for record in records if record is not None and state.is_finished(record)]
+    last = max(finished, key=lambda record: state.stored.statuses[record.id].timestamp, default=None)
+    return last if len(finished) >= needed else None
 
 
 def is_survivable(state: SchedulerState, record: TaskRecord) -> bool:
@@ -243,19 +257,3 @@ def is_survivable(state: SchedulerState, record: TaskRecord) -> bool:
         return False
     others = (state.stored.tasks.get(name) for name in index_of(state.spec).trainers if name != record.name)
     return any(other is None or state.is_live(other) or state.is_replaced(other) for other in others)
-
-
-_DECIDES: Mapping[SuccessPolicy, Callable[[SchedulerState, TaskRecord], bool]] = {
-    SuccessPolicy.CHIEF: lambda state, record: state.spec.is_leader(record.job, record.index),
-    SuccessPolicy.WORKER_0: lambda _, record: record.job is JobKind.WORKER and record.index == 0,
-    SuccessPolicy.ALL_WORKERS: lambda state, _: _have_finished(state, index_of(state.spec).trainers),
-    SuccessPolicy.ANY_WORKER: lambda *_: True,
-}
-
-
-def _have_finished(state: SchedulerState, names: Collection[TaskName]) -> bool:
-    """Return whether all these tasks have finished; their number is compared first."""
-    if state.derived.state_counts.get(TaskState.FINISHED, 0) < len(names):
-        return False
-    records = map(state.stored.tasks.get, names)
-    return all(record is not None and state.is_finished(record) for record in records)

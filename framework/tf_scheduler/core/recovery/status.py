@@ -17,9 +17,10 @@ from tf_scheduler.core.plans.scheduling import KILL_INTERVAL, PlanView
 from tf_scheduler.core.recovery import reconcile, recover, replacement, startup_timeout
 from tf_scheduler.core.recovery.replacement import renew_address_wait
 from tf_scheduler.core.state.reducer import COLLATERAL_SECONDS, decide
-from tf_scheduler.core.state.spec_index import trains_together
+from tf_scheduler.core.state.spec_index import index_of, trains_together
 from tf_scheduler.model import effects
 from tf_scheduler.model.ids import AgentId, NewId, TaskId, name_of
+from tf_scheduler.model.plan import DECOMMISSION
 from tf_scheduler.model.resources import UNIT
 from tf_scheduler.model.spec import JobKind, JobSpec
 from tf_scheduler.model.state import Result, SchedulerState
@@ -340,13 +341,21 @@ def _react(state: SchedulerState, change: recover.StatusChange, view: PlanView) 
         view = view.after(state)
         if view.needs(record) and not state.is_replaced(record):
             return recover.on_task_end(state, change)
-        plan, recovery = view.replacing_plan(record), renew_address_wait(state, record, status, now)
+        surplus = "" if record.name in index_of(state.spec).tasks else DECOMMISSION  # it may be wanted again
+        plan, recovery = view.replacing_plan(record) or surplus, renew_address_wait(state, record, status, now)
         changes: list[effects.Change] = [effects.LaunchRetired(record.id, plan)] if plan else []
         changes += [effects.RecoveryDecided(recovery)] if recovery else []
         return decide(state, *changes, outcomes=(outcome,))
-    if replacement.completes_job(state, record):
-        return decide(state, effects.ResultDecided(Result(Verdict.SUCCEEDED, sentence, now)), outcomes=(outcome,))
     return decide(state, outcomes=(outcome,))
+
+
+def conclude(state: SchedulerState, now: float) -> effects.Decision:
+    """Decide that the job has succeeded, when what must finish has finished."""
+    record = replacement.success(state)
+    if record is None:
+        return decide(state)
+    sentence = describe(record, state.stored.statuses[record.id])
+    return decide(state, effects.ResultDecided(Result(Verdict.SUCCEEDED, sentence, now)))
 
 
 def _collateral(result: Result, record: TaskRecord, status: TaskStatus, now: float) -> tuple[effects.Change, ...]:

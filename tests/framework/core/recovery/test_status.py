@@ -110,10 +110,10 @@ def test_exited_placeholder_has_failed() -> None:
 
 
 def test_finished_chief_ends_job_and_finished_worker_does_not() -> None:
-    worker, chief = (update(STATE, f"{name}__1", TaskState.FINISHED).state for name in ("worker-0", "chief-0"))
+    finished = (update(STATE, f"{name}__1", TaskState.FINISHED).state for name in ("worker-0", "chief-0"))
+    worker, chief = (updates.conclude(state, 9.0).state.stored.result for state in finished)
 
-    assert worker.stored.result is None
-    assert Verdict.SUCCEEDED is chief.stored.result.verdict
+    assert (None, Verdict.SUCCEEDED, "chief-0") == (worker, chief.verdict, chief.reason.partition(" ")[0])
 
 
 def test_failed_task_is_recovered() -> None:

@@ -5,7 +5,7 @@ import pytest
 from builders import a_job, a_running_state, a_spec, a_status, with_fields
 from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
-from tf_scheduler.core.recovery.replacement import completes_job, is_survivable, replace_launch, success_policy
+from tf_scheduler.core.recovery.replacement import is_survivable, replace_launch, success, success_policy
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import RecoveryDecided, StatusStored
 from tf_scheduler.model.spec import FinishPolicy, JobKind, SuccessPolicy
@@ -22,7 +22,7 @@ def completed(state):
     names = []
     for record in state.stored.tasks.values():
         after = apply(state, StatusStored(a_status(record.id, TaskState.FINISHED)))
-        names += [record.name] if completes_job(after, record) else []
+        names += [record.name] if success(after) == record else []
     return names
 
 
@@ -50,9 +50,10 @@ def test_worker_0_leads_without_chief() -> None:
 def test_all_workers_policy_completes_with_last_worker() -> None:
     state = a_state(SuccessPolicy.ALL_WORKERS)
     for name in ("worker-0", "worker-1", "chief-0"):
+        assert success(state) is None
         state = apply(state, StatusStored(a_status(f"{name}__1", TaskState.FINISHED)))
 
-    assert completes_job(state, state.stored.tasks["worker-1"])
+    assert success(state) is not None
 
 
 def test_independent_strategy_ends_with_all_workers() -> None:
@@ -85,7 +86,7 @@ def test_all_workers_policy_awaits_each_of_them() -> None:
     for name in ("worker-0", "evaluator-0", "evaluator-1"):
         state = apply(state, StatusStored(a_status(f"{name}__1", TaskState.FINISHED)))
 
-    assert not completes_job(state, state.stored.tasks["worker-0"])
+    assert success(state) is None
 
 
 def test_one_live_worker_is_enough_to_survive() -> None:
@@ -111,4 +112,4 @@ def test_all_workers_policy_awaits_a_worker_that_is_not_launched() -> None:
         state = apply(state, StatusStored(a_status(f"{name}__1", TaskState.FINISHED)))
     tasks = {name: record for name, record in state.stored.tasks.items() if name != "worker-1"}
 
-    assert not completes_job(with_fields(state, tasks=tasks), tasks["worker-0"])
+    assert success(with_fields(state, tasks=tasks)) is None
