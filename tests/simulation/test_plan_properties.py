@@ -75,7 +75,7 @@ def timeouts(state: SchedulerState) -> Iterator[float]:
     stored, timeout, has_peers = (
         state.stored,
         state.spec.recovery.start_timeout,
-        startup_timeout.healthy_count(state) > 0,
+        startup_timeout.joined_count(state) > 0,
     )
     assert timeout is not None
     for record in stored.tasks.values():

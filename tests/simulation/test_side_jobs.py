@@ -12,12 +12,15 @@ from builders import a_job, a_spec, needs, with_fields
 from kit.worlds import deployed
 from simulation import expect, send
 from simulation.mesos import an_agent
+from simulation.test_resize import collective, saves, scale
 from simulation.world import World, play
 from tf_executor.contract.payload import Payload
 from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
+from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import Verb
 from tf_scheduler.model.spec import JobKind, ServiceSpec
+from tf_scheduler.model.task import Cause, PodVerb
 
 FAILED = TaskState.FAILED
 KILLED_HARD = {"signal": 9, "message": "killed by signal 9 (SIGKILL)"}
@@ -161,3 +164,76 @@ def test_moved_data_workers_restart_data_service_once(folder: str) -> None:
     assert world.state.stored.tasks["data-worker-0"].address != before["data-worker-0"].address
     launches = Counter(task.launch.record.name for task in world.mesos.tasks.values())
     assert {2} == {launches[name] for name in ("worker-0", "worker-1", "chief-0", DISPATCHER)}
+
+
+# --- What a side job or the data service must not do: stop, excuse or delay the training
+
+CRASHED = {"exit_code": 139, "message": "segmentation fault"}
+
+
+def smaller_cluster() -> World:
+    """Three of four workers, next to a TensorBoard."""
+    spec = collective(4, resize_wait=0.0)
+    jobs = (*(replace(job, min_count=2) for job in spec.jobs), a_job(JobKind.TENSORBOARD))
+    world = deployed(replace(spec, jobs=jobs), *(an_agent(f"agent-{number}", cpus=0.7) for number in range(5)))
+    play(world, send.agent_lost(world.state.stored.tasks[TaskName("worker-3")].hostname))
+    return world
+
+
+def shrink(world: World) -> World:
+    for _ in range(8):
+        play(world, send.wait(20), send.offers(), send.running())
+    return world
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+def test_side_job_restarts_no_smaller_cluster(restarts: bool) -> None:
+    """Its full size comes back when the cluster itself restarts."""
+    world = shrink(smaller_cluster())
+    play(world, expect.alive("worker-0", "worker-1", "worker-2", "tensorboard-0"))
+    before = [world.id_of(f"worker-{index}") for index in range(3)]
+
+    crash = send.status("tensorboard-0", FAILED, **CRASHED)
+    play(world, send.pod(PodVerb.RESTART, "tensorboard-0") if restarts else crash)
+
+    assert before == [world.id_of(f"worker-{index}") for index in range(3)]
+    play(shrink(world), expect.alive("worker-0", "worker-1", "worker-2", "tensorboard-0"))
+    assert before == [world.id_of(f"worker-{index}") for index in range(3)]
+
+
+@pytest.mark.parametrize("pauses", [True, False])
+def test_size_waits_for_a_checkpoint_beside_a_side_job(pauses: bool) -> None:
+    """Neither its loss, nor its pause, restarts the workers before the checkpoint."""
+    spec = collective(2)
+    agents = [an_agent(f"agent-{number}", cpus=0.7) for number in range(6)]
+    world = play(deployed(replace(spec, jobs=(*spec.jobs, a_job(JobKind.TENSORBOARD))), *agents), saves(10))
+    crash = send.pod(PodVerb.PAUSE, "tensorboard-0") if pauses else send.status("tensorboard-0", FAILED, **CRASHED)
+    before = world.id_of("worker-0"), world.id_of("worker-1")
+
+    play(world, crash, scale(3), send.offers(), send.wait(20), crash if not pauses else scale(3))
+
+    assert world.state.stored.resized.until is not None
+    assert before == (world.id_of("worker-0"), world.id_of("worker-1"))
+
+
+def test_side_job_excuses_no_error_of_the_training() -> None:
+    """A worker's own errors count, however often TensorBoard fails just before."""
+    world = deployed(spec(a_job(JobKind.TENSORBOARD)))
+    error = {"exit_code": 1, "message": "exit code 1"}
+
+    play(world, send.status("tensorboard-0", FAILED, **CRASHED), send.wait(5), send.status("worker-0", FAILED, **error))
+
+    recovery = world.state.stored.recoveries[TaskName("worker-0")]
+    assert (Cause.USER_ERROR, 1) == (recovery.cause, len(recovery.failures))
+
+
+@pytest.mark.parametrize("strategy", [Strategy.INDEPENDENT, Strategy.PYTORCH_DDP, Strategy.HOROVOD])
+def test_data_service_makes_no_task_late(strategy: Strategy) -> None:
+    """Its servers answer; tasks of these strategies have none that could."""
+    jobs = (a_job(JobKind.DISPATCHER), a_job(JobKind.WORKER, 2), a_job(JobKind.DATA_WORKER))
+    world = deployed(a_spec(strategy=strategy, jobs=jobs), an_agent(cpus=8))
+    play(world, send.offers(), send.running(), *send.joined("data-dispatcher-0", "data-worker-0"))
+
+    play(world, send.wait(700), expect.alive("data-dispatcher-0", "worker-0", "worker-1", "data-worker-0"))
+
+    assert {} == world.state.stored.recoveries

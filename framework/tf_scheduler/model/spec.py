@@ -184,6 +184,11 @@ class JobKind(str, Enum):
         return self in (JobKind.EVALUATOR, JobKind.TENSORBOARD)
 
 
+def kind_of(name: TaskName) -> JobKind:
+    """Return the kind of a task from its name, such as `ps-0`."""
+    return JobKind(name.rpartition("-")[0])
+
+
 @dataclass(frozen=True, slots=True)
 class Uri:
     """A file that the agent fetches into the sandbox (Mesos CommandInfo.URI)."""

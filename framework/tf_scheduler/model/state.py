@@ -155,7 +155,9 @@ class DerivedState:
     unhealthy_count: int = 0
     #: Number of running launches whose server has not answered yet.
     starting_count: int = 0
-    #: Start time of the oldest of them; may be too early until the next check of all tasks.
+    #: Number of running launches in the ClusterSpec whose server answers.
+    joined_count: int = 0
+    #: Start time of the oldest that is starting; may be too early until the next check of all tasks.
     oldest_start: UnixTime = math.inf
     #: Start time of the newest of them; may be too late.
     newest_start: UnixTime = 0.0

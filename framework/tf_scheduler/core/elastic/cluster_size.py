@@ -30,7 +30,7 @@ from tf_scheduler.model.effects import Decision, Outcome, PlanControlled
 from tf_scheduler.model.ids import TaskName, task_name
 from tf_scheduler.model.offer import Offer
 from tf_scheduler.model.plan import SERVICE_ENDED, Answer, Reply
-from tf_scheduler.model.spec import JobKind, JobSpec, ServiceSpec, StorageMode
+from tf_scheduler.model.spec import JobKind, JobSpec, ServiceSpec, StorageMode, kind_of
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Recovery, Resized
 
@@ -128,16 +128,18 @@ def describe_wait(state: SchedulerState) -> str:
 
 
 def _runs(state: SchedulerState, options: ServiceSpec, count: int) -> bool:
-    """Return whether all tasks run with the wanted options, but with `count` workers."""
-    spec, tasks = held_spec(options, count), state.stored.tasks
-    if not count or spec is options or state.stored.result is not None or state.stored.paused:
+    """Return whether the cluster runs with these options, but with `count` workers."""
+    spec = held_spec(options, count)
+    if not count or spec is options or state.stored.result is not None:
         return False
     index = index_of(spec)
-    return index.deployed <= tasks.keys() <= index.tasks.keys() and all(
-        record.config == index.configs[record.name]
+    tasks = {name: record for name, record in state.stored.tasks.items() if record.job.in_cluster}
+    return {name for name in index.deployed if kind_of(name).in_cluster} <= tasks.keys() <= index.tasks.keys() and all(
+        record.config == index.configs[name]
         and record.id not in state.stored.retired
         and not state.is_replaced(record)
-        for record in tasks.values()
+        and name not in state.stored.paused
+        for name, record in tasks.items()
     )
 
 
@@ -203,9 +205,10 @@ def _refused(state: SchedulerState, options: ServiceSpec, count: int) -> Answer 
 
 
 def _pending_relaunches(state: SchedulerState) -> Iterator[Recovery]:
+    """Yield the recoveries of the cluster: a side job neither restarts nor delays it."""
     for item in state.stored.recoveries.values():
         record = state.stored.tasks.get(item.task)
-        if record is not None and record.id == item.launch:
+        if record is not None and record.id == item.launch and record.job.in_cluster:
             yield item
 
 

@@ -20,9 +20,10 @@ from tf_scheduler.core.recovery.replacement import EARLY_SECONDS, REJECTED, last
 from tf_scheduler.core.recovery.startup_timeout import CHECK_INTERVAL
 from tf_scheduler.core.state.backoff import exhausted, jitter_from_id, recent_failures, restart_delay
 from tf_scheduler.core.state.reducer import COLLATERAL_SECONDS, decide, lost_at
+from tf_scheduler.core.state.spec_index import affects
 from tf_scheduler.model import events
 from tf_scheduler.model.effects import AcceptInverseOffers, Decision, Outcome, RecoveryDecided
-from tf_scheduler.model.ids import NewId, OfferId, TaskId, UnixTime, executor_of, name_of
+from tf_scheduler.model.ids import NewId, OfferId, TaskId, TaskName, UnixTime, executor_of, name_of
 from tf_scheduler.model.offer import InverseOffer, Offer
 from tf_scheduler.model.spec import RestartWhen
 from tf_scheduler.model.state import SchedulerState
@@ -363,9 +364,18 @@ def _losses_before(state: SchedulerState, change: StatusChange) -> Iterator[Reco
         return
     record, after = change.record, change.now - COLLATERAL_SECONDS
     own = state.stored.recoveries.get(record.name)
-    for name, since in state.derived.recent_losses.items():
-        if since > after and name != record.name and (own is None or own.since != since or record.launched_at <= since):
+    for name, since in _recent_losses(state, record.name, after):
+        if own is None or own.since != since or record.launched_at <= since:
             yield state.stored.recoveries[name]
+
+
+def _recent_losses(state: SchedulerState, name: TaskName, after: float) -> Iterator[tuple[TaskName, UnixTime]]:
+    """Yield tasks, lost after this time, because of which the task may have failed."""
+    job = state.stored.tasks[name].job
+    for other, since in state.derived.recent_losses.items():
+        record = state.stored.tasks.get(other)
+        if since > after and other != name and record is not None and affects(record.job, job):
+            yield other, since
 
 
 def _recovery(state: SchedulerState, change: StatusChange, cause: Cause) -> Recovery:
@@ -429,10 +439,9 @@ def _outcome(state: SchedulerState, recovery: Recovery, others: tuple[Recovery, 
 
 def _first(state: SchedulerState, recovery: Recovery) -> Recovery:
     """Return the likely root cause of a collateral loss."""
-    after, losses = recovery.since - COLLATERAL_SECONDS, state.derived.recent_losses
-    names = (name for name, since in losses.items() if since > after and name != recovery.task)
-    first = min(names, key=losses.__getitem__, default=None)
-    return recovery if first is None else state.stored.recoveries[first]
+    losses = _recent_losses(state, recovery.task, recovery.since - COLLATERAL_SECONDS)
+    first, _ = min(losses, key=lambda item: item[1], default=(recovery.task, 0.0))
+    return state.stored.recoveries.get(first, recovery)
 
 
 def _failed(state: SchedulerState, sentence: str, record: TaskRecord, now: float) -> Decision:

@@ -69,13 +69,9 @@ def relaunch_late(state: SchedulerState, now: float, new_id: NewId) -> Decision:
     return decision
 
 
-def healthy_count(state: SchedulerState) -> int:
-    """Return the number of running tasks that have joined."""
-    return (
-        state.derived.state_counts.get(TaskState.RUNNING, 0)
-        - state.derived.unhealthy_count
-        - state.derived.starting_count
-    )
+def joined_count(state: SchedulerState) -> int:
+    """Return the number of tasks of the cluster whose TensorFlow server answers."""
+    return state.derived.joined_count if state.spec.strategy.traits.has_servers else 0
 
 
 def _join_timeout(state: SchedulerState) -> float | None:
@@ -85,7 +81,7 @@ def _join_timeout(state: SchedulerState) -> float | None:
 
 def _watched(state: SchedulerState) -> Iterator[tuple[TaskRecord, float]]:
     """Yield each task that must join, and the time at which it started to run."""
-    others = healthy_count(state) > 0
+    others = joined_count(state) > 0
     for status in _starting(state):
         record = _expected(state, status.id)
         if record is not None and (others or _serves(state, record)):
@@ -122,7 +118,7 @@ def _serves(state: SchedulerState, record: TaskRecord) -> bool:
 def _no_server_warning_at(state: SchedulerState) -> float | None:
     """Return when to check that a server answers; `None` if one does or after a check."""
     timeout = state.spec.recovery.start_timeout
-    if timeout is None or not _is_watching(state) or healthy_count(state) > 0:
+    if timeout is None or not _is_watching(state) or joined_count(state) > 0:
         return None
     if not state.spec.strategy.traits.has_servers:
         return None
@@ -160,7 +156,7 @@ def _expected(state: SchedulerState, launch: TaskId) -> TaskRecord | None:
 def _late(state: SchedulerState, record: TaskRecord, now: float, new_id: NewId) -> Decision:
     if state.is_replaced(record) or state.stored.result is not None:
         return decide(state)
-    count, ready = 1 + _late_launches(state, record.name, now), healthy_count(state)
+    count, ready = 1 + _late_launches(state, record.name, now), joined_count(state)
     others = {0: "no other server does", 1: "1 other server does"}.get(ready, f"{ready} other servers do")
     why = (
         f"{record.name} on {record.hostname} has not joined the others: {state.spec.recovery.start_timeout:g} s after "

@@ -13,7 +13,7 @@ from tf_scheduler.model import effects
 from tf_scheduler.model.ids import AgentId, FrameworkId, TaskId, TaskName, UnixTime, name_of
 from tf_scheduler.model.plan import PlanControl
 from tf_scheduler.model.secrets import SecretExposure
-from tf_scheduler.model.spec import ServiceSpec
+from tf_scheduler.model.spec import ServiceSpec, kind_of
 from tf_scheduler.model.state import Configuration, DerivedState, Result, SchedulerState, StoredState
 from tf_scheduler.model.task import (
     AbandonedLaunch,
@@ -118,6 +118,7 @@ class _Draft:
     state_counts: _Table[TaskState, int]
     unhealthy_count: int
     starting_count: int
+    joined_count: int
     oldest_start: UnixTime
     newest_start: UnixTime
     oldest_unstarted_launch: UnixTime
@@ -167,6 +168,8 @@ class _Draft:
             self.state_counts.pop(status.state)
         if status.is_frozen:
             self.unhealthy_count += difference
+        if status.state is TaskState.RUNNING and status.healthy and kind_of(name_of(status.id)).in_cluster:
+            self.joined_count += difference
         if _awaits_server(status):
             self.starting_count += difference
             if not self.starting_count:
@@ -174,10 +177,6 @@ class _Draft:
             elif difference > 0:
                 self.oldest_start = min(self.oldest_start, status.timestamp)
                 self.newest_start = max(self.newest_start, status.timestamp)
-
-    def healthy_count(self) -> int:
-        """Return the number of running tasks that have joined."""
-        return self.state_counts.value.get(TaskState.RUNNING, 0) - self.unhealthy_count - self.starting_count
 
     def forget_launch(self, record: TaskRecord) -> None:
         """Erase all data of one launch."""
@@ -214,11 +213,11 @@ class _Draft:
         self.first_launch_at = began if self.first_launch_at is None else min(self.first_launch_at, began)
 
     def store_status(self, status: TaskStatus) -> None:
-        healthy_count = self.healthy_count()
+        joined_count = self.joined_count
         self.count_status(self.statuses.value.get(status.id), -1)
         self.count_status(status, 1)
         self.statuses.put(status.id, status)
-        if healthy_count <= 0 < self.healthy_count() and self.starting_count:
+        if joined_count <= 0 < self.joined_count and self.starting_count:
             # From now on every starting task must join.
             self.oldest_start = min(item.timestamp for item in self.statuses.value.values() if _awaits_server(item))
         record = self.tasks.value.get(name_of(status.id))

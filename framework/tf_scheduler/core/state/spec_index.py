@@ -368,6 +368,12 @@ def trains_together(strategy: Strategy, kind: JobKind) -> bool:
     return _scope(strategy, kind, False) is RestartScope.ALL
 
 
+def affects(lost: JobKind, other: JobKind) -> bool:
+    """Return whether a task of job `other` may fail because one of job `lost` has."""
+    is_read = lost in (JobKind.DISPATCHER, JobKind.DATA_WORKER) and other in DATA_READERS
+    return is_read or (lost.in_cluster and other.in_cluster)
+
+
 def _scope(strategy: Strategy, kind: JobKind, moved: bool) -> RestartScope:
     row = _TABLE.get((strategy, kind)) or _TABLE.get((None, kind))
     if row is None:

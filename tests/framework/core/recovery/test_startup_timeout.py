@@ -71,7 +71,7 @@ def test_task_that_misses_its_peers_is_relaunched_after_timeout() -> None:
 def test_ready_tasks_are_counted() -> None:
     states = (replace(STARTING, derived=DerivedState()), STARTING, WAITING)
 
-    assert [0, 0, 3] == [startup_timeout.healthy_count(state) for state in states]
+    assert [0, 0, 3] == [startup_timeout.joined_count(state) for state in states]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_launch_that_stages_after_silence_is_lost_after_timeout() -> None:
 def test_unhealthy_task_is_not_ready() -> None:
     unhealthy = apply(WAITING, StatusStored(a_status("worker-1__1", healthy=False)))
 
-    assert 2 == startup_timeout.healthy_count(unhealthy)
+    assert 2 == startup_timeout.joined_count(unhealthy)
 
 
 @pytest.mark.parametrize(
