@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from builders import a_spec
-from kit.worlds import deployed
+from kit.worlds import deployed, pass_time
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import Step, World, play
@@ -182,6 +182,16 @@ def test_agents_go_back_to_frameworks_that_ask() -> None:
     play(world, expect.cluster("worker-0", worker=2), send.wait(1000), expect.suppressed())
 
     play(world, asks(), send.wait(590), expect.suppressed(), send.wait(20), expect.suppressed(False))
+
+
+def test_offers_left_by_a_relaunch_are_for_more_workers() -> None:
+    """They came with those that the lost worker returned on."""
+    world = growing(strategy=Strategy.INDEPENDENT, min_workers=1)
+    play(world, send.wait(200), send.agent_lost("agent-1"), *ROUNDS)
+
+    pass_time(world, 70)
+
+    assert {"worker-0", "worker-1", "worker-2"} <= world.mesos.live().keys()
 
 
 @pytest.mark.parametrize("strategy", [Strategy.MULTI_WORKER_MIRRORED, Strategy.PYTORCH_DDP, Strategy.HOROVOD])

@@ -89,6 +89,17 @@ def test_every_task_knows_the_dispatcher() -> None:
     play(world, expect.cluster("chief-0", ps=1, worker=2, chief=1))
 
 
+def test_readers_use_the_offers_that_the_dispatcher_leaves() -> None:
+    """Independent tasks are launched without waiting for more offers."""
+    jobs = (a_job(JobKind.DISPATCHER), a_job(JobKind.WORKER, 2), a_job(JobKind.DATA_WORKER))
+    agents = an_agent("agent-0", cpus=0.6, mem=1088), an_agent("agent-1", cpus=4)
+    world = World(a_spec(strategy=Strategy.INDEPENDENT, jobs=jobs), *agents)
+
+    play(world, send.register(), send.offers())
+
+    play(world, expect.alive("data-dispatcher-0", "worker-0", "worker-1", "data-worker-0"))
+
+
 @pytest.mark.parametrize("folder", ["", "checkpoints", "gs://bucket/run"])
 def test_lost_dispatcher_restarts_its_readers(folder: str) -> None:
     """Without a path for its journal; the parameter server keeps its variables."""

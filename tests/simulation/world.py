@@ -84,6 +84,8 @@ class World:
             self.moves |= moves(before, decision.state)
         self.decisions.append(decision)
         self.mesos.live()
+        session = self.state.session
+        assert bool(session.offers) == (session.round_started is not None), "each held offer belongs to a round"
         return decision
 
     def perform(self, call: Call) -> None:

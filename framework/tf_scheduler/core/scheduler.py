@@ -247,6 +247,11 @@ def _follow_up(stages: _Stages) -> None:
     if stages.state.session.connected:
         stages.add(scheduling.advance(stages.state, now, stages.view))
     if stages.state.session.connected:
+        # A launch may have made further tasks placeable.
+        while (
+            rounds.has_leftovers(stages.state) and stages.view.gangs and not stages.state.process.offer_round.failures
+        ):
+            stages.add(rounds.on_offers(stages.state, events.OffersReceived(()), now, stages.new_id, stages.view))
         tasks = stages.view.pending_tasks or cluster_size.growth(stages.state, now)
         stages.add(rounds.update_demand(stages.state, now, tasks))
     _retain(stages)

@@ -95,7 +95,7 @@ class TaskStatus:
     #: Base64; empty if no acknowledgement is needed (answers to reconciliation).
     uuid: str = ""
     healthy: bool | None = None
-    #: Time by the clock of the sender.
+    #: By the sender's clock; in the state, since when it holds by the scheduler's clock.
     timestamp: UnixTime = 0.0
     #: IP addresses of the container, or of the agent if the container has none of its own.
     addresses: tuple[str, ...] = ()

@@ -110,7 +110,16 @@ def _pending_outcome(names: Sequence[TaskName], reasons: Iterable[Reason]) -> Ou
 
 def update_demand(state: SchedulerState, now: float, names: frozenset[TaskName]) -> Decision:
     """Revive offers for new pending tasks; if none is pending, decline and suppress."""
-    return _revive(state, names, now) if names else _suppress(state)
+    if not names:
+        return _suppress(state)
+    unused = list(state.session.offers) if has_leftovers(state) else []
+    declined = decide(state.with_session(offers={}) if unused else state, calls=declines(unused, REFUSE_SHORT))
+    return declined.then(lambda after: _revive(after, names, now))
+
+
+def has_leftovers(state: SchedulerState) -> bool:
+    """Return whether offers are held that a launch has left: no round is for them."""
+    return bool(state.session.offers) and state.session.round_started is None
 
 
 #: REVIVE costs the master much: up to 8 calls immediately, because each of several losses needs offers while its
@@ -246,7 +255,7 @@ def _launch(state: SchedulerState, match: MatchResult, view: PlanView, now: floa
     decision = _warn_unprotected(state, match, launches)
     return decision.then(
         lambda after: decide(
-            after.with_session(offers={key: offer for key, offer in state.session.offers.items() if key not in used}),
+            hold(after, {key: offer for key, offer in state.session.offers.items() if key not in used}),
             *(TaskLaunched(launch.record) for launch in launches),
             calls=calls,
             outcomes=tuple(outcomes),

@@ -35,13 +35,13 @@ _NAMED = 5
 RECONNECT_GRACE = 60.0
 
 
-def with_start_time(status: TaskStatus, previous: TaskStatus | None, now: float) -> TaskStatus:
+def with_start_time(status: TaskStatus, previous: TaskStatus | None) -> TaskStatus:
     """Return a running task's status with its start time; joined tasks stay joined."""
     if previous is not None and previous.state is TaskState.RUNNING and previous.healthy is None:
         return replace(status, timestamp=previous.timestamp)
     if previous is not None and previous.healthy:
         return replace(status, healthy=True)
-    return replace(status, timestamp=now)
+    return status
 
 
 def deadlines(state: SchedulerState) -> Iterator[float]:

@@ -210,17 +210,16 @@ def _completed(
     state: SchedulerState, status: TaskStatus, previous: TaskStatus | None, record: TaskRecord, now: float
 ) -> TaskStatus:
     """Return the status to store, completed from the previous status and the record."""
-    if status.state.is_silent:
-        # By the scheduler's clock: the master sends a new time with each answer.
-        since = previous.timestamp if previous is not None and previous.state.is_silent else now
-        status = replace(status, timestamp=since)
+    # By the scheduler's clock: those of agents differ, and the master sends a new time with each answer.
+    is_still_silent = previous is not None and status.state.is_silent and previous.state.is_silent
+    status = replace(status, timestamp=previous.timestamp if previous is not None and is_still_silent else now)
     if status.end.out_of_memory and status.state is TaskState.FAILED:
         allowed = _allowed_memory(state, record) if status.reason == "REASON_CONTAINER_LIMITATION_MEMORY" else ""
         status = replace(status, message=f"{status.message or 'out of memory'}{allowed}; raise {record.group}.mem")
     if previous is not None and not status.addresses:
         status = replace(status, addresses=previous.addresses)
     if status.state is TaskState.RUNNING and status.healthy is None:
-        status = startup_timeout.with_start_time(status, previous, now)
+        status = startup_timeout.with_start_time(status, previous)
     return status
 
 

@@ -50,11 +50,11 @@ def late(decision):
         (None, (50.0, None)),
         (a_status("x", TaskState.STARTING, timestamp=1.0), (50.0, None)),
         (a_status("x", timestamp=10.0), (10.0, None)),
-        (a_status("x", timestamp=10.0, healthy=True), (0.0, True)),
+        (a_status("x", timestamp=10.0, healthy=True), (50.0, True)),
     ],
 )
 def test_start_time_is_that_of_first_running_status(stored, expected) -> None:
-    status = with_start_time(a_status("x"), stored, 50.0)
+    status = with_start_time(a_status("x", timestamp=50.0), stored)
 
     assert expected == (status.timestamp, status.healthy)
 

@@ -53,6 +53,15 @@ def test_unknown_launch_is_killed_unless_it_has_ended(task_id: str, task_state, 
     assert expected == kinds(update(STATE, task_id, task_state))
 
 
+@pytest.mark.parametrize("task_state", [TaskState.RUNNING, TaskState.KILLED, TaskState.FAILED, TaskState.UNREACHABLE])
+@pytest.mark.parametrize("sent", [0.0, 3710.0])
+def test_time_of_a_status_is_that_of_the_scheduler(task_state, sent: float) -> None:
+    """Agents' clocks may be an hour ahead or behind."""
+    after = update(STATE, task_state=task_state, timestamp=sent, healthy=True).state
+
+    assert 110.0 == after.stored.statuses["worker-0__1"].timestamp
+
+
 @pytest.mark.parametrize(
     ("uuid", "expected"),
     [("new", [StatusStored, Acknowledge]), ("uuid", [Acknowledge]), ("", [])],
