@@ -7,18 +7,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from builders import a_spec
 from kit.worlds import deployed
 from simulation import expect, send
 from simulation.world import Step, World, play
-from tf_executor.contract.payload import MEMBERS
+from tf_executor.contract.payload import MEMBERS, Payload
 from tf_executor.contract.reports import Progress
 from tf_executor.contract.states import Status, TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.model.effects import MessageExecutor
 from tf_scheduler.model.events import FrameworksWait, ProgressReported
 from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.spec import ServiceSpec
+from tf_scheduler.model.plan import UPDATE, PlanSpec, PlanStrategy
+from tf_scheduler.model.spec import JobKind, RecoveryPolicy, ServiceSpec
 from tf_scheduler.model.task import PodVerb
 
 COMPLETE = Status.COMPLETE
@@ -209,6 +212,35 @@ def test_chief_without_a_coordinator_restarts_for_a_change() -> None:
         send.wait(50),
         expect.outcome("chief-0 restarts to change its workers: it did not confirm its workers within 600 s"),
     )
+
+
+@pytest.mark.parametrize(
+    "silence", [{"state": TaskState.UNREACHABLE}, {"state": TaskState.RUNNING, "healthy": False}], ids=str
+)
+def test_worker_of_a_silent_chief_is_not_stopped(silence: dict[str, Any]) -> None:
+    """The chief's program still uses those in its last list, even a later one."""
+    world = play(scaled(2, 3), send.offers(), send.running("worker-2"), *send.joined("worker-2"), send.wait(2))
+    play(world, tells(2, 0, 1, 2), answers(2), send.status("chief-0", **silence))
+
+    play(world, send.restart(live(2)), send.register(), send.wait(3))
+
+    assert set() == world.mesos.doomed
+
+
+def test_mute_chief_restarts_when_a_change_waits_for_it() -> None:
+    """Its workers are stopped before it, and could wait for its answer forever."""
+    spec = replace(
+        live(2), recovery=RecoveryPolicy(start_timeout=None), plans={UPDATE: PlanSpec(UPDATE, PlanStrategy.SERIAL)}
+    )
+    jobs = tuple(job if job.kind is JobKind.PS else replace(job, command="python fixed.py") for job in spec.jobs)
+    world = play(deployed(spec), *send.joined("ps-0", "worker-0", "worker-1"), send.wait(5))
+
+    play(world, send.restart(replace(spec, jobs=jobs)), send.register(), send.wait(500), expect.killed())
+    for _ in range(6):
+        play(world, send.wait(60), send.offers(), send.running())
+
+    launched = [Payload.decode(world.mesos.live()[name].launch.payload) for name in ("chief-0", "worker-0", "worker-1")]
+    assert ["python fixed.py"] * 3 == [payload.command for payload in launched]
 
 
 def test_chief_may_answer_late_at_its_start() -> None:

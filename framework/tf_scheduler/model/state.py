@@ -337,17 +337,25 @@ class SchedulerState:
         recovery = self.stored.recoveries.get(record.name)
         return recovery is not None and recovery.launch == record.id
 
-    def chief_in_service(self) -> TaskRecord | None:
-        """Return the chief if it answers and its workers may join and leave; else `None`."""
+    def living_chief(self) -> TaskRecord | None:
+        """Return the chief if its workers may join and leave, unless it is being replaced.
+
+        It may be silent or frozen: its program then still uses its workers.
+        """
         chief = self.stored.tasks.get(CHIEF) if self.spec.live else None
-        if chief is None or chief.id in self.stored.retired or self.is_replaced(chief):
+        if chief is None or chief.id in self.stored.retired or self.is_replaced(chief) or not self.is_live(chief):
             return None
-        status = self.stored.statuses.get(chief.id)
+        return chief
+
+    def chief_in_service(self) -> TaskRecord | None:
+        """Return the living chief if it answers."""
+        chief = self.living_chief()
+        status = None if chief is None else self.stored.statuses.get(chief.id)
         return chief if status is not None and status.state is TaskState.RUNNING and status.healthy else None
 
-    def members_in_service(self) -> Members | None:
-        """Return the list of workers for `chief_in_service()`; `None` if it has no list."""
-        chief, members = self.chief_in_service(), self.stored.members
+    def members_of_chief(self) -> Members | None:
+        """Return the last list of workers for the living chief; `None` if it has no list."""
+        chief, members = self.living_chief(), self.stored.members
         return members if chief is not None and members is not None and members.chief == chief.id else None
 
     def is_probably_used(self, worker: TaskRecord) -> bool:
@@ -355,18 +363,18 @@ class SchedulerState:
 
         The chief must then confirm a list without the worker before the worker is stopped.
         """
-        chief, members = self.chief_in_service(), self.members_in_service()
-        status = self.stored.statuses.get(worker.id)
-        starting = self.stored.tasks.get(CHIEF) if self.spec.live and chief is None else None
-        if starting is not None and self.is_live(starting) and starting.id not in self.stored.retired:
-            return worker.job is JobKind.WORKER and worker.serial <= starting.serial
-        if chief is None or worker.job is not JobKind.WORKER or status is None or not status.healthy:
+        chief, members = self.living_chief(), self.members_of_chief()
+        if chief is None or worker.job is not JobKind.WORKER or not self.is_live(worker):
             return False
-        return members is None or worker.name in members.workers or not members.confirmed
+        if members is None:
+            return worker.serial <= chief.serial  # it is in the chief's ClusterSpec
+        status = self.stored.statuses.get(worker.id)
+        may_have_joined = status is not None and (status.healthy is True or status.state.is_silent)
+        return worker.name in members.workers or (may_have_joined and not members.confirmed)
 
     def count_workers(self) -> int:
         """Return the number of running workers; with a list of workers, only those in it."""
-        members = self.members_in_service()
+        members = self.members_of_chief()
         running = (
             name
             for name, record in self.stored.tasks.items()

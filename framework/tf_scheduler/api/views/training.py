@@ -65,7 +65,7 @@ def cluster(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
 
 
 def _members(state: SchedulerState) -> MembersBody | None:
-    sent = state.members_in_service()
+    sent = state.members_of_chief()
     if sent is None:
         return None
     return {"workers": sorted(sent.workers), "version": sent.version, "confirmed": sent.confirmed, "error": sent.error}

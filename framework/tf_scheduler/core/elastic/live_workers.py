@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from tf_executor.contract.payload import WantedMembers
 from tf_executor.contract.reports import Progress
+from tf_executor.contract.states import TaskState
 from tf_scheduler.core.plans.scheduling import PlanView
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.core.state.spec_index import (
@@ -39,18 +40,20 @@ _FIRST = 1
 
 def deadlines(state: SchedulerState) -> Iterator[float]:
     """Yield when to compare the workers next; after each event it would cost too much."""
-    if state.spec.live and state.chief_in_service() is not None:
+    if state.living_chief() is not None:
         yield state.session.members_checked_at + CHECK_AGAIN
 
 
 def direct_chief(state: SchedulerState, now: float, view: PlanView) -> Decision:
     """Send the running chief its workers; restart the chief if it cannot change them."""
     state = state.with_session(members_checked_at=now)
-    chief = state.chief_in_service()
+    chief = state.living_chief()
     if chief is None or state.stored.result is not None or not state.session.connected:
         return decide(state)
-    current = state.members_in_service() or Members(chief.id, 0, {}, now, confirmed=True)
+    current = state.members_of_chief() or Members(chief.id, 0, {}, now, confirmed=True)
     stopping = frozenset(record.name for _, _, record in view.launched_steps if record.id not in state.stored.retired)
+    if state.chief_in_service() is None:
+        return _restart_mute(state, view, chief, stopping, now)
     target = _wanted(state, current, stopping)
     if problem := _why_restart(state, current, target, now):
         return _restart(state, view, chief, problem)
@@ -72,6 +75,18 @@ def direct_chief(state: SchedulerState, now: float, view: PlanView) -> Decision:
         state.with_session(members_sent_at=0.0), MembersStored(next_list), outcomes=_changes(current, target)
     )
     return decision.then(lambda after: _sent(after, chief, next_list, now))
+
+
+def _restart_mute(
+    state: SchedulerState, view: PlanView, chief: TaskRecord, stopping: frozenset[TaskName], now: float
+) -> Decision:
+    """Restart a running chief that never answered, if stops of workers wait for it."""
+    status, awaited = state.stored.statuses.get(chief.id), stopping & index_of(state.spec).by_kind[JobKind.WORKER]
+    if not awaited or status is None or status.state is not TaskState.RUNNING or status.healthy is not None:
+        return decide(state)
+    if now < status.timestamp + FIRST_WITHIN:
+        return decide(state)
+    return _restart(state, view, chief, f"it has not answered within {FIRST_WITHIN:.0f} s")
 
 
 def record_members(state: SchedulerState, launch: str, progress: Progress) -> tuple[MembersStored, ...]:

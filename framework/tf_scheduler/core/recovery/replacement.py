@@ -101,10 +101,12 @@ def restart_group(
 
 def _spares_chief(state: SchedulerState, name: TaskName) -> bool:
     """Return whether the chief can continue: the worker leaves first, or never joined."""
-    record, members = state.stored.tasks.get(name), state.members_in_service()
+    record, members = state.stored.tasks.get(name), state.members_of_chief()
     if record is None or record.job is not JobKind.WORKER:
         return False
-    return state.is_probably_used(record) or (members is not None and name not in members.workers)
+    status = state.stored.statuses.get(record.id)
+    can_leave = state.chief_in_service() is None or (status is not None and status.healthy is True)
+    return (can_leave and state.is_probably_used(record)) or (members is not None and name not in members.workers)
 
 
 def _is_cut_off(state: SchedulerState, name: TaskName) -> bool:
