@@ -3,8 +3,6 @@
 import base64
 import http.client
 import json
-import os
-import stat
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dcos.folder import Folder, private
+from dcos.folder import Folder
 from dcos.server import choose_port, serving
 from dcos_command import command
 from dcos_command.client import ServiceClient
@@ -263,48 +261,6 @@ def test_event_stream_is_not_buffered(dcos, tmp_path: Path) -> None:
 
 def vars_of(answer):
     return answer.code, answer.text
-
-
-def test_files_are_private(tmp_path: Path) -> None:
-    """Options may hold passwords. Independent of the umask."""
-    cluster = SimpleNamespace(directory=tmp_path, master=SimpleNamespace(address="127.0.0.1:9"))
-    folder, before = Folder(tmp_path), os.umask(0)
-    try:
-        (folder.path / "checkpoints").mkdir(parents=True)  # `local install` made it, before
-        with private(folder):
-            folder.universe.mkdir()
-            with serving(cluster, choose_port(folder)) as dcos:
-                definition = {"id": "plain", "cmd": "touch made; exec sleep 1000", "env": {"PASSWORD": "x"}}
-                ask(dcos, "POST", "/service/marathon/v2/apps", json.dumps(definition))
-                wait_until(lambda: list(folder.marathon.glob("tasks/*/made")))
-                modes = {path: stat.S_IMODE(path.stat().st_mode) for path in folder.path.rglob("*")}
-        found = [path for path in modes if path.is_file()]
-    finally:
-        os.umask(before)
-
-    assert {"apps.json", "stderr", "made"} < {path.name for path in found}
-    assert [] == [path for path in found if modes[path] & 0o077]
-    passages = (folder.path, folder.marathon, folder.marathon / "tasks")
-    assert [0o711] * 3 == [stat.S_IMODE(path.stat().st_mode) for path in passages]
-    assert {0o700} == {modes[path] for path in folder.marathon.glob("tasks/*")}
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("POST", "/slave/marathon-agent/api/v1"),
-        ("GET", "/slave/marathon-agent/metrics/snapshot"),
-        ("GET", "/system/v1/agent/x/metrics/v0/containers/y"),
-        ("GET", "/system/health/v1/nodes"),
-        ("GET", "/service/metronome/v1/jobs"),
-        ("POST", "/package/update"),
-        ("GET", "/service/marathon/v2/pods"),
-    ],
-)
-def test_missing_parts_of_dcos_answer_501_with_a_sentence(dcos, method, path) -> None:
-    answer = ask(dcos, method, path)
-
-    assert (501, True) == (answer.code, f"the local DC/OS does not have {method} " in answer.text)
 
 
 def test_service_with_tls_is_proxied_over_https(dcos, tmp_path: Path, certificates) -> None:
