@@ -187,7 +187,7 @@ def test_wheel_runs_job_on_debian(dist: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("real_tensorflow")
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 def test_first_job_trains_after_its_own_installation(dist: Path, tmp_path: Path) -> None:
     """Every line of docs/tutorials/first-job.md, in an account with an empty home.
 

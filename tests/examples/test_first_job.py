@@ -24,7 +24,7 @@ HOME = Path(__file__).parents[2]
 PAGE = HOME / "docs" / "tutorials" / "first-job.md"
 #: A fenced block: language, the rest of its first line, content.
 _BLOCK = re.compile(r"^```(\w+)(?: ([^\n]+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-PATIENCE = 240
+PATIENCE = 480
 #: Begin of the second epoch, in the file of the worker's output or in the lines of `local run`.
 _SECOND_EPOCH = re.compile(r"training: step (?:7[1-9]|[89]\d|\d{3}|\d,\d{3}) of 2,100")
 _LATE = re.compile(r"training: step 1,[2-9]\d\d of 2,100")

@@ -12,6 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from kit.shared import Shared, repair_ensemble
+from kit.waiting import PATIENCE
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
 from mesos_local.node import Node
 from tf_scheduler.store.zookeeper import ZooKeeperAddress, ZooKeeperStore
@@ -58,7 +59,7 @@ def operator() -> Iterator[Callable[[ZooKeeperAddress], KazooClient]]:
     def connect(place: ZooKeeperAddress, **options: Any) -> KazooClient:
         client = KazooClient(",".join(place.servers), connection_retry={"max_tries": -1, "max_delay": 0.2}, **options)
         clients.append(client)
-        client.start(timeout=30)
+        client.start(timeout=PATIENCE)
         return client
 
     yield connect
