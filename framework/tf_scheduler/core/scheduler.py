@@ -30,14 +30,7 @@ from .offers.matcher import MATCH_INTERVAL
 from .offers.rounds import NO_OFFER_WARNING_SECONDS
 from .plans import plan_commands, scheduling
 from .plans.scheduling import KILL_INTERVAL, PlanView
-from .recovery import (
-    operator_commands,
-    reconcile,
-    recover,
-    replacement,
-    startup_timeout,
-    status,
-)
+from .recovery import operator_commands, reconcile, recover, replacement, startup_timeout, status
 from .state import after_job
 from .state.reducer import decide
 from .state.spec_index import index_of

@@ -16,16 +16,8 @@ from tf_executor.contract.reports import Progress
 from tf_executor.contract.states import TaskState
 from tf_scheduler.core.plans.scheduling import PlanView
 from tf_scheduler.core.state.reducer import decide
-from tf_scheduler.core.state.spec_index import (
-    index_of,
-)
-from tf_scheduler.model.effects import (
-    Decision,
-    LaunchRetired,
-    MembersStored,
-    MessageExecutor,
-    Outcome,
-)
+from tf_scheduler.core.state.spec_index import index_of
+from tf_scheduler.model.effects import Decision, LaunchRetired, MembersStored, MessageExecutor, Outcome
 from tf_scheduler.model.ids import TaskId, TaskName, executor_of
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState

@@ -17,16 +17,7 @@ from tf_scheduler.core.placement.agents import demands_of
 from tf_scheduler.core.plans.scheduling import Gang, PlanView
 from tf_scheduler.core.state.backoff import jitter_from_id, round_delay
 from tf_scheduler.core.state.reducer import decide
-from tf_scheduler.model.effects import (
-    Call,
-    Decision,
-    Decline,
-    Launch,
-    Outcome,
-    Revive,
-    Suppress,
-    TaskLaunched,
-)
+from tf_scheduler.model.effects import Call, Decision, Decline, Launch, Outcome, Revive, Suppress, TaskLaunched
 from tf_scheduler.model.events import OffersReceived
 from tf_scheduler.model.ids import AgentId, NewId, OfferId, TaskName
 from tf_scheduler.model.offer import MAX_EVALUATIONS, AgentSnapshot, FailedMatch, Offer, OfferRound
