@@ -65,12 +65,19 @@ def not_in_future(change: effects.Change, spec: ServiceSpec, now: float = math.i
             return effects.TaskPaused(name, min(since, now))
         case effects.MembersStored(members):
             return effects.MembersStored(replace(members, since=min(members.since, now)))
-        case Resized(at=at):
-            return replace(change, at=min(at, now))
+        case Resized(at=at, until=until):
+            until = None if until is None else min(until, now + spec.resize_wait)
+            return replace(change, at=min(at, now), until=until)
+        case effects.ConfigurationStored(configuration):
+            return effects.ConfigurationStored(replace(configuration, at=min(configuration.at, now)))
+        case effects.SecretsExposed(exposure):
+            return effects.SecretsExposed(replace(exposure, at=min(exposure.at, now)))
         case effects.AgentFailureRecorded(agent):
             failures = tuple(min(at, now) for at in agent.failures)
             until = min(agent.avoided_until, now + spec.recovery.avoid_for)
-            return effects.AgentFailureRecorded(replace(agent, failures=failures, avoided_until=until))
+            killed_at = min(agent.killed_at, now)
+            changed = replace(agent, failures=failures, avoided_until=until, killed_at=killed_at)
+            return effects.AgentFailureRecorded(changed)
         case effects.RecoveryDecided(item):
             policies = (spec.restart, *(job.restart for job in spec.jobs if job.restart is not None))
             ready_at = min(item.ready_at, now + max(policy.max_backoff for policy in policies))
@@ -82,6 +89,7 @@ def not_in_future(change: effects.Change, spec: ServiceSpec, now: float = math.i
                     ready_at=ready_at,
                     previous_address_until=min(item.previous_address_until, ready_at + waits),
                     failures=tuple(min(at, now) for at in item.failures),
+                    uncounted=tuple(min(at, now) for at in item.uncounted),
                 )
             )
     return change

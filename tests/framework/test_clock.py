@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
 import pytest
 
 from builders import a_spec, a_status
+from kit.stored_samples import sample_changes
 from tf_executor.contract.states import TaskState
 from tf_scheduler.clock import REPORTED_STEP, SteadyClock, not_in_future
 from tf_scheduler.model.effects import RecoveryDecided, StatusStored, TaskResumed
@@ -80,3 +85,32 @@ def test_past_times_are_unchanged() -> None:
 
     assert [status] * 2 == [not_in_future(status, SPEC, 1_000.0), not_in_future(status, SPEC)]
     assert TaskResumed(TaskName("worker-0")) == not_in_future(TaskResumed(TaskName("worker-0")), SPEC, 1.0)
+
+
+def shifted(value: Any, seconds: float) -> Any:
+    """Return a stored value with all its times moved."""
+    moved = {}
+    for item in fields(value):
+        part = getattr(value, item.name)
+        if "UnixTime" in str(item.type):
+            moved[item.name] = tuple(at + seconds for at in part) if isinstance(part, tuple) else part + seconds
+        elif is_dataclass(part):
+            moved[item.name] = shifted(part, seconds)
+    return replace(value, **moved)
+
+
+def times(value: Any) -> Iterator[float]:
+    for item in fields(value):
+        part = getattr(value, item.name)
+        if "UnixTime" in str(item.type):
+            yield from part if isinstance(part, tuple) else (part,)
+        elif is_dataclass(part):
+            yield from times(part)
+
+
+@pytest.mark.parametrize("change", tuple(sample_changes()), ids=lambda change: type(change).__name__)
+def test_every_stored_time_is_corrected(change: Any) -> None:
+    """A deadline is at most its longest duration ahead: an hour here."""
+    corrected = not_in_future(shifted(change, 86_400.0), replace(SPEC, resize_wait=600.0), 1_000.0)
+
+    assert all(at <= 1_000.0 + 3_600.0 for at in times(corrected)), corrected
