@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from math import inf
 from typing import Any
 
@@ -57,7 +57,7 @@ def restored(world: Any) -> SchedulerState:
 
 def stored_part(state: Any) -> Any:
     """The stored state, and what follows from it alone."""
-    names = ("framework_id", "tasks", "statuses", "result", "retired", "controls", "paused")
+    names = [item.name for item in fields(state.stored) if item.name != "configurations"]  # stored beside the state
     derived = (
         "state_counts",
         "unhealthy_count",

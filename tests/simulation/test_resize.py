@@ -18,6 +18,7 @@ from tf_executor.contract.strategies import Strategy
 from tf_scheduler.model.events import FrameworksWait, ProgressReported, ScaleRequested
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.spec import ServiceSpec
+from tf_scheduler.runner import restore
 
 
 def collective(workers: int, **changes: Any) -> ServiceSpec:
@@ -151,6 +152,16 @@ def test_workers_do_not_restart_while_one_is_silent() -> None:
         send.wait(1),
         expect.killed("worker-0", "worker-1"),
     )
+
+
+def test_store_forgets_a_worker_that_fails_before_it_leaves() -> None:
+    """One decision stores its recovery and forgets its task."""
+    world = play(deployed(collective(4)), saves(10), scale(2), send.wait(5))
+    play(world, send.status("worker-3", TaskState.FAILED, exit_code=1, message="boom"))
+
+    stored = restore(collective(4), world.store, world.now).stored.recoveries
+
+    assert stored.keys() == world.state.stored.recoveries.keys()
 
 
 # --- Idle agents

@@ -75,9 +75,9 @@ def writes(change: effects.Change, before: SchedulerState) -> tuple[Write, ...]:
         case effects.TaskLaunched():
             return (put_record(change.record), *_forget(change.record.name, before))
         case effects.TaskForgotten():
-            paused = (Delete(f"{PAUSED}/{change.name}"),) if change.name in before.stored.paused else ()
-            recovery = (Delete(f"{RECOVERIES}/{change.name}"),) if change.name in before.stored.recoveries else ()
-            return (Delete(f"{TASKS}/{change.name}"), *_forget(change.name, before), *paused, *recovery)
+            # Another change of the same decision may have written them.
+            keys = (f"{folder}/{change.name}" for folder in (TASKS, PAUSED, RECOVERIES))
+            return (*map(Delete, keys), *_forget(change.name, before))
         case Resized() | effects.MembersStored():
             key, value = (SIZE, change) if isinstance(change, Resized) else (MEMBERS, change.members)
             return (_put(key, _fields(value)),)
