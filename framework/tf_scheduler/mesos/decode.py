@@ -162,8 +162,12 @@ def _offers(raw: Json) -> events.Event:
         try:
             decoded.append(offer(item))
         except _MALFORMED as error:
-            malformed.append(OfferId(_id(item, "id")))
-            log.warning("declining offer %s, which cannot be decoded: %s", malformed[-1], _problem(error))
+            try:
+                malformed.append(OfferId(_id(item, "id")))
+            except _MALFORMED:  # it cannot be declined either; the others must not be lost with it
+                log.warning("ignoring an offer that cannot be decoded: %s", _problem(error))
+            else:
+                log.warning("declining offer %s, which cannot be decoded: %s", malformed[-1], _problem(error))
     return events.OffersReceived(tuple(decoded), tuple(malformed))
 
 

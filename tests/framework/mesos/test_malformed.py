@@ -98,8 +98,9 @@ def test_status_without_container_counts() -> None:
 def test_malformed_offer_is_declined() -> None:
     """The other offers of the event count."""
     bad = {**OFFER, "id": {"value": "o-2"}, "resources": [{"name": "x", "type": "TEXT", "text": {"value": "y"}}]}
+    worse = [{**OFFER, "id": {"value": "../x"}}, {**OFFER, "id": {}}]
 
-    event = decode.event({"type": "OFFERS", "offers": {"offers": [OFFER, bad]}})
+    event = decode.event({"type": "OFFERS", "offers": {"offers": [OFFER, bad, *worse]}})
 
     assert isinstance(event, OffersReceived)
     assert (["o-1"], ("o-2",)) == ([offer.id for offer in event.offers], event.malformed)
