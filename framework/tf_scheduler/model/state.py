@@ -38,8 +38,8 @@ class PendingReconciliation:
     unanswered: frozenset[TaskId] = frozenset()
     #: When the status of these launches was last requested.
     asked_at: UnixTime = 0.0
-    #: Seconds until the next request.
-    retry_after: UnixTime = 0.0
+    #: Seconds until the next request; doubled with each.
+    retry_after: float = 5.0
     #: When the status of all launches was last requested.
     started_at: UnixTime = 0.0
     #: Silent launches whose status was requested when their time was over, with the start of their silence.

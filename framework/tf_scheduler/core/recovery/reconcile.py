@@ -22,7 +22,7 @@ from tf_scheduler.model.task import TaskRecord, TaskStatus
 #: Seconds after a launch, or a status request, until the status of a silent launch is requested.
 LAUNCH_TIMEOUT = 30.0
 #: Seconds until unanswered requests are repeated; doubled each time up to the second number.
-FIRST_WAIT, LONGEST_WAIT = 5.0, 60.0
+FIRST_WAIT, LONGEST_WAIT = PendingReconciliation().retry_after, 60.0
 #: Seconds between requests for all tasks.
 FULL_INTERVAL = 900.0
 #: Seconds between requests for abandoned launches, after which their agent's return is noticed at the latest.
@@ -40,7 +40,7 @@ def request(state: SchedulerState, now: float) -> Decision:
     reveals tasks that the scheduler does not know.
     """
     tasks = _agents(state.live())
-    pending = PendingReconciliation(frozenset(tasks), now, FIRST_WAIT, now, abandoned_asked_at=now)
+    pending = PendingReconciliation(frozenset(tasks), now, started_at=now, abandoned_asked_at=now)
     after = state.with_session(reconciliation=pending)
     named = {**tasks, **{item.id: item.agent_id for item in state.stored.abandoned.values()}}
     return decide(after, calls=((Reconcile(named),) if named else ()) + (Reconcile({}),))

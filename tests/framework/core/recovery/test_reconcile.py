@@ -281,3 +281,17 @@ def test_launch_without_status_is_not_unknown_to_the_master() -> None:
     (question,) = poll(with_fields(launched, reconciliation=asked_at), 100.0 + FIRST_WAIT).calls
 
     assert {"worker-0__1"} == set(question.tasks)
+
+
+def test_unknown_task_is_asked_about_with_back_off_in_the_first_session() -> None:
+    """No request was made at its start: nothing was known to ask about."""
+    running = with_fields(
+        a_running_state(a_spec()), connected=True, reconciliation=PendingReconciliation(started_at=100.0)
+    )
+    state = apply(running, StatusStored(a_status("worker-0__1", TaskState.UNKNOWN, timestamp=100.0)))
+    asked = []
+    for now in range(100, 160):
+        decision = poll(state, float(now))
+        state, asked = decision.state, asked + [now for call in decision.calls if isinstance(call, Reconcile)]
+
+    assert [100, 110, 130] == asked
