@@ -104,6 +104,7 @@ class Runner:
         self._inbox: queue.SimpleQueue[DecodeEvent] = queue.SimpleQueue()
         #: Taken from the inbox behind a batch; handled next.
         self._next: Event | None = None
+        self._was_tick = False
         if leadership is not None:
             leadership.on_lost(lambda _: self.put(leadership.check))
 
@@ -167,12 +168,18 @@ class Runner:
         return self.state
 
     def _next_event(self) -> Event | None:
-        """Return the next event of the inbox, or a Tick at the next deadline of the state."""
+        """Return the next event of the inbox; a Tick at the next deadline of the state.
+
+        While the inbox is never empty, at least every second event is a Tick if one is due.
+        """
+        deadline = self._deadline(self.state)
+        timeout = None if deadline is None else max(0.0, deadline - self._clock())
+        self._was_tick = timeout == 0.0 and not self._was_tick
+        if self._was_tick:
+            return Tick()
         if self._next is not None:
             waiting, self._next = self._next, None
             return waiting
-        deadline = self._deadline(self.state)
-        timeout = None if deadline is None else max(0.0, deadline - self._clock())
         try:
             return self._inbox.get(timeout=timeout)()
         except queue.Empty:

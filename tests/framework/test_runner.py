@@ -1,6 +1,7 @@
 """The loop: store before calls, acknowledge after storing, stop at the end."""
 
 from functools import partial
+from itertools import groupby
 
 import pytest
 
@@ -9,6 +10,7 @@ from kit.memory_store import MemoryStore
 from tf_executor.contract.states import TaskState, Verdict
 from tf_scheduler.model.effects import Acknowledge, Teardown
 from tf_scheduler.model.events import (
+    ClockDrifted,
     ExecutorFailed,
     OffersReceived,
     StatusUpdated,
@@ -220,6 +222,22 @@ def test_queued_updates_are_stored_together():
     assert [("StatusUpdated", ["Acknowledge"])] * 2 == seen[3:5]
     assert ["ExecutorFailed", "Refused"] == [name for name, _ in seen[5:]]
     assert ("store", ("statuses/worker-0", "statuses/worker-0", "plans/deploy", "plans/update")) in journal.entries
+
+
+def test_due_tick_is_not_delayed_by_waiting_events():
+    """Tasks may report faster than the loop reads."""
+    seen, journal = [], Journal()
+    runner = Runner(
+        restore(SPEC, journal), journal, clock=lambda: 1000.0, new_id=lambda: "id", deadline=lambda _: 999.0
+    )
+    runner.attach(lambda event, _decision: seen.append(event.kind))
+    journal.runner = runner
+    for thunk in (lambda: Subscribed("fw-1"), *[lambda: ClockDrifted(1.0)] * 5, lambda: SubscriptionRefused("no")):
+        runner.put(thunk)
+
+    runner.run(journal)
+
+    assert [1] * 5 == [len(list(run)) for kind, run in groupby(seen) if kind == "ClockDrifted"]
 
 
 def test_finished_service_does_not_connect():
