@@ -9,7 +9,6 @@ from .ids import AgentId, OfferId, TaskName, UnixTime
 from .placement import AgentLocation
 from .reasons import Reason
 from .resources import Resource
-from .spec import JobSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,25 +113,12 @@ class Evaluation:
 
 
 @dataclass(frozen=True, slots=True)
-class Shortfall:
-    """Minimum that held offers lack for a gang; a positive number excludes the gang."""
-
-    jobs: tuple[JobSpec, ...]
-    #: Whether tasks may return to previous addresses, which no constraint excludes.
-    returns: bool
-    #: Tasks of each job, then resources of all tasks by dimension.
-    lacks: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class FailedMatch:
     """The last attempt to match the held offers; it left gangs without placement."""
 
     at: UnixTime
     #: Gangs without placement.
     gangs: tuple[object, ...]
-    #: Different shortfalls of these gangs, updated with later offers.
-    shortfalls: tuple[Shortfall, ...]
     #: Whether offers came later, so that the reasons of pending tasks are old.
     is_outdated: bool = False
 

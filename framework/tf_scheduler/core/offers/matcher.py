@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import add, mul
 
 from tf_scheduler.core.launch.secret_tokens import protected_sections
 from tf_scheduler.core.placement.agents import (
-    DIMENSION_NAMES,
     GPUS,
     Agent,
     AgentCapacity,
     Demand,
     PlacedTask,
     PlacementContext,
-    amounts_of,
     claim_ports,
     consume,
     demand_of,
-    demands_of,
     merge_offers,
     ports_of,
     shortages,
@@ -28,7 +25,7 @@ from tf_scheduler.core.placement.constraints import DemandRules, draining_second
 from tf_scheduler.core.placement.matching import Match, NoMatch, Placement, match_agents
 from tf_scheduler.core.plans.scheduling import Gang
 from tf_scheduler.model.ids import AgentId, TaskName
-from tf_scheduler.model.offer import Evaluation, FailedMatch, Offer, Shortfall
+from tf_scheduler.model.offer import Evaluation, FailedMatch, Offer
 from tf_scheduler.model.reasons import (
     AgentReason,
     AwaitsPreviousAddress,
@@ -303,70 +300,36 @@ def _rules(state: SchedulerState, jobs: Iterable[JobSpec], now: float = 0.0) -> 
     return [(demand, DemandRules(demand, about)) for demand in demands]
 
 
-# --- Shortfalls: matching a large gang with every new offer is expensive, and most offers cannot complete it
-#
-# The bounds ignore whatever may change without a new offer: avoided agents, maintenance, other tasks on the agents. So
-# an offer that completes a gang is always matched.
+# --- Failed matches: to match a large gang again with every single offer would be expensive
 
-
-#: Seconds after a match in which offers that cannot complete a gang are not matched: the reasons are that old.
-MATCH_INTERVAL = 1.0
+#: Held offers per second of the pause after a match, and its maximum: the reasons of pending tasks are that old.
+OFFERS_PER_SECOND, MATCH_INTERVAL = 2000, 1.0
 
 
 def failed_match(state: SchedulerState, gangs: Iterable[Gang], now: float) -> FailedMatch | None:
     """Return the match that left tasks pending; `None` if no task is pending."""
     waiting = tuple(gang for gang in gangs if any(task.name in state.session.pending for task in gang.tasks))
-    shortfalls: dict[object, Shortfall] = {}
-    agents = merge_offers(state.session.offers.values())
-    for gang in waiting:
-        demands = demands_of(gang.tasks, state.spec.executor.needs)
-        counts = tuple(len(demand.tasks) for demand in demands)
-        returns = any(task.name in state.stored.tasks for task in gang.tasks)
-        key = (returns, counts, tuple(demand.job.group for demand in demands))
-        if key not in shortfalls:
-            amounts = zip(*(amounts_of(demand.needs) for demand in demands), strict=True)
-            totals = (sum(map(mul, counts, amount)) for amount in amounts)
-            whole = Shortfall(tuple(demand.job for demand in demands), returns, (*counts, *totals))
-            shortfalls[key] = _reduced(state, whole, (), agents)
-    return FailedMatch(now, waiting, tuple(shortfalls.values())) if waiting else None
+    return FailedMatch(now, waiting) if waiting else None
 
 
 def with_offers(
     state: SchedulerState, gangs: tuple[Gang, ...], offers: Sequence[Offer], now: float
 ) -> FailedMatch | None:
-    """Return the last failed match, with these offers; `None` if a new match is due."""
+    """Return the last failed match, now outdated by offers; `None` if a match is due."""
     last = state.session.failed_match
-    if last is None or not offers or now >= last.at + MATCH_INTERVAL or last.gangs != gangs:
+    if last is None or not offers or last.gangs != gangs or now >= _due(state, last):
         return None
-    changed = {offer.agent_id for offer in offers}
-    offers_before = [offer for offer in state.session.offers.values() if offer.agent_id in changed]
-    before, after = (merge_offers(part) for part in (offers_before, (*offers_before, *offers)))
-    shortfalls = tuple(_reduced(state, item, before, after) for item in last.shortfalls)
-    is_possible = any(max(item.lacks) <= 0 for item in shortfalls)
-    return None if is_possible else replace(last, shortfalls=shortfalls, is_outdated=True)
+    return replace(last, is_outdated=True)
 
 
-def _reduced(state: SchedulerState, item: Shortfall, before: Iterable[Agent], after: Iterable[Agent]) -> Shortfall:
-    """Return the shortfall if the agents `after` replace the agents `before`."""
-    rules = _rules(state, item.jobs)
-    parts = zip(item.lacks, *(_maximum(rules, agents, item.returns) for agents in (before, after)), strict=True)
-    return replace(item, lacks=tuple(lack + old - new for lack, old, new in parts))
+def next_match_at(state: SchedulerState) -> float:
+    """Return when to match the offers that came since the last match."""
+    last = state.session.failed_match
+    return _due(state, last) if last is not None and last.is_outdated else math.inf
 
 
-def _maximum(rules: Sequence[tuple[Demand, DemandRules]], agents: Iterable[Agent], returns: bool) -> tuple[int, ...]:
-    """Return the maximum number of tasks of each demand, then the sums of resources."""
-    sums = [0] * (len(rules) + len(DIMENSION_NAMES))
-    for agent in agents:
-        capacity = AgentCapacity(agent, 0)
-        counts = [
-            0
-            if rule.is_unsafe(agent)
-            else min(capacity.fits(demand.requirements), 1 << 60 if returns else rule.maximum(agent.location))
-            for demand, rule in rules
-        ]
-        if any(counts):
-            sums = list(map(add, sums, (*counts, *capacity.total)))
-    return tuple(sums)
+def _due(state: SchedulerState, last: FailedMatch) -> float:
+    return last.at + min(MATCH_INTERVAL, len(state.session.offers) / OFFERS_PER_SECOND)
 
 
 def _placed_tasks(state: SchedulerState, gangs: Sequence[Gang]) -> tuple[PlacedTask, ...]:

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from builders import a_record, a_running_state, a_spec, a_status, an_offer, needs, ports, with_fields
+from builders import a_running_state, a_spec, a_status, an_offer, needs, ports, with_fields
 from tf_executor.contract.states import TaskState
 from tf_scheduler.core.offers import matcher
 from tf_scheduler.core.placement.agents import merge_offers, ports_of
 from tf_scheduler.core.plans.scheduling import Gang
 from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.model.effects import RecoveryDecided, StatusStored, TaskLaunched
+from tf_scheduler.model.effects import RecoveryDecided, StatusStored
 from tf_scheduler.model.offer import ExecutorLogin, OfferRound, Unavailability
 from tf_scheduler.model.placement import Constraint, Operator
 from tf_scheduler.model.reasons import AgentRejected, AwaitsPreviousAddress, OperatorMovesTask, Unreliable
@@ -252,19 +252,6 @@ def test_agent_that_offers_again_is_one_reason() -> None:
     reasons = match(state, an_offer("offer-1", "agent-1", cpus=0.2)).reasons["worker-0"]
 
     assert ["agent-1", "agent-2"] == sorted(item.hostname for item in reasons if isinstance(item, AgentRejected))
-
-
-@pytest.mark.parametrize("launched", [0, 1, 2])
-def test_gang_may_return_if_any_of_its_tasks_was_launched(launched: int) -> None:
-    """No constraint excludes the previous address of that task."""
-    spec = a_spec(workers=2, ps=0, chief=0)
-    tasks = tuple(spec.tasks())
-    state = with_fields(SchedulerState(spec), pending={task.name: () for task in tasks})
-    state = apply(state, *(TaskLaunched(a_record(spec, task.name)) for task in tasks[:launched]))
-
-    (shortfall,) = matcher.failed_match(state, [Gang("deploy", tasks)], NOW).shortfalls
-
-    assert (launched > 0) is shortfall.returns
 
 
 @pytest.mark.parametrize("tasks", [{}, None], ids=["not launched", "launched again"])

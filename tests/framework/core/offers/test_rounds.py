@@ -326,16 +326,6 @@ def test_newest_offer_of_agent_has_executor_login() -> None:
     assert not any(isinstance(call, Accept) for call in receive(held, newer).calls)
 
 
-@pytest.mark.parametrize(("login", "is_matched"), [(OPEN, False), (LOGIN, True)])
-def test_offer_without_executor_login_costs_no_match(login, is_matched: bool) -> None:
-    """With thousands of pending tasks a match takes seconds."""
-    state = receive(a_service_with_secret(), an_offer(cpus=0.1)).state
-    after = receive(state, an_offer("offer-2", "agent-2", login=login), now=1000.5).state
-
-    assert is_matched is (after.session.failed_match is None)
-    assert is_matched is (len(after.process.evaluations) == 2)
-
-
 def test_agent_that_authenticates_executors_now_is_not_reported_any_more() -> None:
     """It was restarted with the flag, or did not answer before."""
     first = receive(a_service_with_secret(requires_executor_login=False), an_offer(login=OPEN)).state

@@ -289,9 +289,10 @@ def test_unknown_task_is_asked_about_with_back_off_in_the_first_session() -> Non
         a_running_state(a_spec()), connected=True, reconciliation=PendingReconciliation(started_at=100.0)
     )
     state = apply(running, StatusStored(a_status("worker-0__1", TaskState.UNKNOWN, timestamp=100.0)))
-    asked = []
+    asked: list[int] = []
     for now in range(100, 160):
         decision = poll(state, float(now))
-        state, asked = decision.state, asked + [now for call in decision.calls if isinstance(call, Reconcile)]
+        state = decision.state
+        asked += [now for call in decision.calls if isinstance(call, Reconcile)]
 
     assert [100, 110, 130] == asked

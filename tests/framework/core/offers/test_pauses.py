@@ -1,0 +1,83 @@
+"""Offers after a match that left tasks pending: when they are matched."""
+
+from itertools import count
+
+import pytest
+
+from builders import a_job, a_spec, an_offer, needs, with_fields
+from tf_scheduler.core.offers.matcher import MATCH_INTERVAL, OFFERS_PER_SECOND, next_match_at
+from tf_scheduler.core.scheduler import handle, next_deadline
+from tf_scheduler.model.effects import Decision, Decline
+from tf_scheduler.model.events import Event, OffersReceived, Subscribed, Tick
+from tf_scheduler.model.offer import FailedMatch, Offer
+from tf_scheduler.model.spec import JobKind
+from tf_scheduler.model.state import SchedulerState
+
+NOW = 1000.0
+
+
+def decide(state: SchedulerState, event: Event, now: float = NOW) -> Decision:
+    return handle(state, event, now, map(str, count()).__next__)
+
+
+def after(state: SchedulerState, *offers: Offer, now: float = NOW) -> SchedulerState:
+    """Return the state after these offers, one by one."""
+    for offer in offers:
+        state = decide(state, OffersReceived((offer,)), now).state
+    return state
+
+
+def waiting() -> SchedulerState:
+    """Return a connected service of four workers that were never launched."""
+    spec = a_spec(jobs=(a_job(JobKind.WORKER, 4, needs=needs(cpus=0.9)),))
+    return decide(SchedulerState(spec), Subscribed("fw-1")).state
+
+
+def one(number: int, **options) -> Offer:
+    """Return an offer for one of the workers."""
+    return an_offer(f"offer-{number}", f"agent-{number}", **{"cpus": 1.9, **options})
+
+
+def matches(state: SchedulerState) -> int:
+    return len(state.process.evaluations)
+
+
+def test_offers_are_matched_after_a_pause() -> None:
+    """The first is matched at once; no further event is necessary for the others."""
+    state = after(waiting(), one(1), one(2), one(3))
+    assert (3, 1, NOW + 3 / OFFERS_PER_SECOND) == (len(state.session.offers), matches(state), next_deadline(state))
+
+    state = decide(state, Tick(), next_deadline(state) or 0.0).state
+
+    assert (2, False) == (matches(state), state.session.failed_match.is_outdated)
+
+
+@pytest.mark.parametrize(("held", "pause"), [(20, 0.01), (1000, 0.5), (9000, MATCH_INTERVAL)])
+def test_pause_grows_with_the_cost_of_a_match(held: int, pause: float) -> None:
+    """In proportion to the offers that are held, up to its maximum."""
+    state = with_fields(waiting(), offers=dict.fromkeys(map(str, range(held))), failed_match=FailedMatch(NOW, (), True))
+
+    assert NOW + pause == next_match_at(state)
+
+
+def test_offer_that_completes_the_gang_is_used_after_the_pause() -> None:
+    state = after(waiting(), one(1), one(2), one(3), one(4))
+
+    state = decide(state, Tick(), next_deadline(state) or 0.0).state
+
+    assert (4, None) == (len(state.stored.tasks), state.session.failed_match)
+
+
+def test_other_gangs_are_matched_at_once() -> None:
+    """A plan or a finished task may have changed the gangs."""
+    state = with_fields(after(waiting(), one(1)), failed_match=FailedMatch(NOW, ()))
+
+    assert 2 == matches(after(state, one(2)))
+
+
+def test_useless_offers_are_declined_during_the_pause() -> None:
+    state = after(waiting(), one(1), one(2))
+    decision = decide(state, OffersReceived((one(3, cpus=0.1),)))
+
+    assert [Decline] == [type(call) for call in decision.calls]
+    assert (1, ["agent-3-id"]) == (matches(decision.state), list(decision.state.session.rejected_offers))
