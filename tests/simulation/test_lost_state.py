@@ -24,6 +24,7 @@ from tf_scheduler.model.task import PodVerb
 
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
 FRAMEWORK = "framework-1"
+LAUNCHED = (send.offers(), send.running())
 
 
 def adopt(world: World, answers: MasterAnswers | None = None, *, reset: bool = False) -> World:
@@ -230,3 +231,21 @@ def test_interrupted_plan_of_lost_state_continues() -> None:
     world = play(deployed(), send.command(Verb.INTERRUPT, "deploy"))
 
     play(adopt(world), expect.plan("deploy", Status.COMPLETE))
+
+
+def test_gang_waits_for_the_end_of_launches_that_the_store_lacks() -> None:
+    """The store is an older copy; two programs of a task could write a checkpoint."""
+    spec = a_spec(workers=2, ps=0, chief=0, strategy=Strategy.MULTI_WORKER_MIRRORED)
+    world = deployed(spec, *(an_agent(f"agent-{number}") for number in range(4)), kills_at_once=False)
+    older = dict(world.disk.services)
+    play(world, send.status("worker-0", TaskState.FAILED, signal=9), send.killed(), send.wait(9), *LAUNCHED)
+    play(world, expect.alive("worker-0", "worker-1"))
+    world.disk.services.update(older)
+
+    play(world, send.restart(spec), send.register(), *LAUNCHED, send.wait(5), *LAUNCHED)
+
+    assert ["worker-0", "worker-1"] == sorted(
+        task.launch.record.name for task in world.mesos.tasks.values() if task.live
+    )
+    play(world, send.killed(), *LAUNCHED, expect.alive("worker-0", "worker-1"))
+    assert world.id_of("worker-0") == world.mesos.live()["worker-0"].launch.record.id

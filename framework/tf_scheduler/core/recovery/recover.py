@@ -263,6 +263,19 @@ def mark_ready(state: SchedulerState, now: float) -> SchedulerState:
     return state.with_derived(delayed_tasks=delayed, next_ready_at=min(delayed.values(), default=math.inf))
 
 
+def hold_back(state: SchedulerState, name: TaskName, until: float) -> SchedulerState:
+    """Return the state in which the task is not launched before this time."""
+    delayed = {**state.derived.delayed_tasks, name: until}
+    return state.with_derived(delayed_tasks=delayed, next_ready_at=min(state.derived.next_ready_at, until))
+
+
+def release(state: SchedulerState, name: TaskName, now: float) -> SchedulerState:
+    """Return the state in which only its back-off delays the task."""
+    recovery = state.stored.recoveries.get(name)
+    is_pending = recovery is not None and state.derived.launches_to_replace.get(name) == recovery.launch
+    return hold_back(state, name, recovery.ready_at if recovery is not None and is_pending else now)
+
+
 def deadlines(state: SchedulerState) -> Iterator[float]:
     """Yield the ends of back-offs and timeouts, and when tasks leave their agents."""
     yield state.derived.next_ready_at

@@ -185,6 +185,8 @@ def _on_update(
     if reaction is Reaction.REMEMBER:
         return _remember(state, status, now)
     if record is None or reaction is Reaction.IGNORE:
+        if status.state.has_ended and status.id in state.session.kills:
+            state = recover.release(state, name_of(status.id), now)
         return decide(state, calls=_acknowledge(status), outcomes=_late_success(status, previous))
     if previous is not None and previous.state is status.state and not status.uuid:
         return decide(state)
@@ -294,10 +296,16 @@ def on_sign_of_life(state: SchedulerState, launch: TaskId, agent_id: AgentId | N
 
 
 def kill_unwanted(state: SchedulerState, status: TaskStatus, now: float) -> effects.Decision:
-    """Kill a launch that is not wanted, at most once per KILL_INTERVAL."""
+    """Kill a launch that is not wanted, at most once per KILL_INTERVAL.
+
+    Its task is not launched before it has ended: two programs could write the same checkpoints.
+    """
     if status.agent_id is None or now < state.session.kills.get(status.id, -math.inf) + KILL_INTERVAL:
         return decide(state)
     message = f"killing {status.id}: it runs, but is not a current launch of this service"
+    task, record = index_of(state.spec).tasks.get(name_of(status.id)), state.stored.tasks.get(name_of(status.id))
+    if task is not None and (record is None or not state.is_live(record)):
+        state = recover.hold_back(state, task.name, now + task.job.settings.kill_grace + KILL_INTERVAL)
     return decide(
         state.with_session(kills={**state.session.kills, status.id: now}),
         calls=(effects.Kill(status.id, status.agent_id),),
