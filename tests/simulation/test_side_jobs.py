@@ -106,7 +106,7 @@ def test_lost_dispatcher_restarts_its_readers(folder: str) -> None:
     world = deployed(fed(folder))
 
     play(world, send.status(DISPATCHER, FAILED, **KILLED_HARD), expect.killed(*READERS), send.offers())
-    play(world, *[send.running(), send.offers()] * 2, send.running())
+    play(world, *[send.running(), send.offers(), send.wait(1)] * 2, send.running())
     play(world, expect.alive(*TRAINERS, DISPATCHER, "data-worker-0", "data-worker-1"))
 
 

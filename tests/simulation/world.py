@@ -85,7 +85,8 @@ class World:
         self.decisions.append(decision)
         self.mesos.live()
         session = self.state.session
-        assert bool(session.offers) == (session.round_started is not None), "each held offer belongs to a round"
+        is_held, has_round = bool(session.offers), session.round_started is not None
+        assert is_held == has_round or not session.connected, "each held offer belongs to a round"
         return decision
 
     def perform(self, call: Call) -> None:

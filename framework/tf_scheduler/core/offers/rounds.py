@@ -304,10 +304,19 @@ def _decline_useless(state: SchedulerState, gangs: Iterable[Gang], fresh: Sequen
     after = hold(state, remaining).with_session(rejected_offers={**state.session.rejected_offers, **rejected})
     protects = bool(protected_sections(state.spec))
     unsafe = [key for key in useless if protects and not state.session.offers[key].login.is_required]
-    small = [key for key in useless if key not in unsafe]
+    ends = {key: _refuse_seconds(state.session.offers[key], now) for key in useless if key not in unsafe}
     decision = _warn_unsafe(after, [state.session.offers[key] for key in unsafe])
-    calls = (*declines(small, REFUSE_LONG), *declines(unsafe, REFUSE_UNSAFE))
+    refusals = [
+        decline for end in sorted({*ends.values()}) for decline in declines([k for k in ends if ends[k] == end], end)
+    ]
+    calls = (*refusals, *declines(unsafe, REFUSE_UNSAFE))
     return decision.then(lambda after: decide(after, calls=calls))
+
+
+def _refuse_seconds(offer: Offer, now: float) -> float:
+    """Return how long to refuse an unusable offer: at most until its maintenance ends."""
+    end = None if offer.unavailability is None else offer.unavailability.end
+    return REFUSE_LONG if end is None else min(REFUSE_LONG, max(REFUSE_SHORT, end - now))
 
 
 def _warn_unsafe(state: SchedulerState, offers: Iterable[Offer]) -> Decision:

@@ -9,7 +9,8 @@ from tf_scheduler.core.offers.matcher import MATCH_INTERVAL, OFFERS_PER_SECOND, 
 from tf_scheduler.core.scheduler import handle, next_deadline
 from tf_scheduler.model.effects import Decision, Decline
 from tf_scheduler.model.events import Event, OffersReceived, Subscribed, Tick
-from tf_scheduler.model.offer import FailedMatch, Offer
+from tf_scheduler.model.ids import OfferId
+from tf_scheduler.model.offer import FailedMatch, Offer, Unavailability
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 
@@ -81,3 +82,13 @@ def test_useless_offers_are_declined_during_the_pause() -> None:
 
     assert [Decline] == [type(call) for call in decision.calls]
     assert (1, ["agent-3-id"]) == (matches(decision.state), list(decision.state.session.rejected_offers))
+
+
+@pytest.mark.parametrize(("end", "seconds"), [(NOW + 30, 30.0), (NOW + 90_000, 3600.0), (None, 3600.0), (NOW - 1, 1.0)])
+def test_offer_in_maintenance_is_refused_until_its_end(end: float | None, seconds: float) -> None:
+    """A refusal for an hour would outlast a short window."""
+    state, window = after(waiting(), one(1)), Unavailability(NOW - 600, end)
+
+    decision = decide(state, OffersReceived((one(3, cpus=0.1, unavailability=window),)))
+
+    assert [Decline((OfferId("offer-3"),), seconds)] == list(decision.calls)
