@@ -14,6 +14,7 @@ from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
 from tf_executor.contract.states import TaskState
+from tf_scheduler.model.effects import ShutdownExecutor
 from tf_scheduler.model.plan import Reply
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import PodVerb
@@ -127,3 +128,13 @@ def sizes_of(state: SchedulerState) -> dict[str, int]:
     values = {item.name: getattr(part, item.name) for part in parts for item in fields(part)}
     collections = {name: value for name, value in values.items() if isinstance(value, Mapping | frozenset | tuple)}
     return {name: len(value) for name, value in collections.items() if name != "evaluations"}
+
+
+def test_kill_without_effect_shuts_the_executor_down_once() -> None:
+    """It is repeated every 10 s; after the grace period and 80 s, somebody must know."""
+    world = play(deployed(kills_at_once=False), send.pod(RESTART, "worker-1"), send.wait(75))
+    assert [] == world.calls_of(ShutdownExecutor)
+
+    play(world, send.wait(30), expect.outcome("worker-1 on agent-1 has not ended although it was killed"))
+
+    assert 1 == len(world.calls_of(ShutdownExecutor))

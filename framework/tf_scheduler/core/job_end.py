@@ -21,13 +21,10 @@ from tf_scheduler.model.state import Result, SchedulerState
 from tf_scheduler.model.task import AbandonedLaunch, TaskRecord, TaskStatus
 
 from .plans.plan_status import due_uninstall_steps, is_teardown_due
-from .plans.scheduling import KILL_INTERVAL, kill_tasks
+from .plans.scheduling import KILL_INTERVAL, STOP_TIMEOUT, kill_tasks
 from .state import after_job
 from .state.reducer import decide
 
-#: Seconds after kill_grace in which a task must end if its agent answers. Longer than the 75 s in which Mesos detects a
-#: missing agent (agent_ping_timeout times max_agent_ping_timeouts).
-STOP_TIMEOUT = 80.0
 #: Seconds in which a task must end if its agent does not answer.
 UNREACHABLE_STOP_TIMEOUT = KILL_INTERVAL
 

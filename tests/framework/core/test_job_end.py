@@ -8,8 +8,8 @@ from builders import a_running_state, a_spec, a_status, with_fields
 from tf_executor.contract.settings import RunSettings
 from tf_executor.contract.states import TaskState, Verdict
 from tf_scheduler.core import job_end
-from tf_scheduler.core.job_end import STOP_TIMEOUT, UNREACHABLE_STOP_TIMEOUT
-from tf_scheduler.core.plans.scheduling import KILL_INTERVAL
+from tf_scheduler.core.job_end import UNREACHABLE_STOP_TIMEOUT
+from tf_scheduler.core.plans.scheduling import KILL_INTERVAL, STOP_TIMEOUT
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import Kill, ResultDecided, ShutdownExecutor, StatusStored, Teardown
 from tf_scheduler.model.ids import FrameworkId

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from tf_scheduler.core import connection_problems, framework, job_end
+from tf_scheduler.core import connection_problems, framework
 from tf_scheduler.core.launch import cluster_spec, secret_tokens
 from tf_scheduler.core.offers import matcher, rounds
 from tf_scheduler.core.placement import agents, constraints, matching
@@ -23,7 +23,7 @@ from tf_scheduler.core.state import after_job, backoff, reducer, spec_index
 
 #: Seconds.
 DURATIONS = (
-    (job_end, "STOP_TIMEOUT", 80.0),
+    (scheduling, "STOP_TIMEOUT", 80.0),
     (matcher, "MATCH_INTERVAL", 1.0),
     (rounds, "REFUSE_LONG", 3600.0),
     (rounds, "REFUSE_SHORT", 1.0),

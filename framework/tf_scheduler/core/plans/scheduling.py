@@ -14,6 +14,7 @@ from tf_scheduler.core.plans.step_status import PlanProgress, launched_status, p
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.core.state.spec_index import DATA_READERS, index_of, override_of
 from tf_scheduler.model.effects import (
+    Call,
     Change,
     ComputedPlans,
     Decision,
@@ -21,9 +22,10 @@ from tf_scheduler.model.effects import (
     LaunchRetired,
     Outcome,
     PlanControlled,
+    ShutdownExecutor,
     TaskForgotten,
 )
-from tf_scheduler.model.ids import TaskName, name_of
+from tf_scheduler.model.ids import TaskName, executor_of, name_of
 from tf_scheduler.model.plan import (
     DEPLOY,
     UPDATE,
@@ -365,6 +367,9 @@ def view_of(state: SchedulerState, last: ComputedPlans | None = None) -> PlanVie
 
 #: Seconds after which a KILL is repeated: calls may be lost (Mesos documentation, scheduler HTTP API).
 KILL_INTERVAL = 10.0
+#: Seconds after kill_grace in which a task must end if its agent answers. Longer than the 75 s in which Mesos detects a
+#: missing agent (agent_ping_timeout times max_agent_ping_timeouts).
+STOP_TIMEOUT = 80.0
 
 
 def advance(state: SchedulerState, now: float, view: PlanView) -> Decision:
@@ -394,8 +399,22 @@ def kill_tasks(state: SchedulerState, launches: Iterable[TaskRecord], now: float
     kills = {**state.of_current_launches(state.session.kills), **times}
     requested = {**times, **state.of_current_launches(state.session.kill_requested_at)}
     again = min(kills[record.id] for record in launches) + KILL_INTERVAL
-    calls = tuple(Kill(record.id, record.agent_id) for record in due)
-    return decide(state.with_session(kills=kills, next_kill_at=again, kill_requested_at=requested), calls=calls)
+    calls: tuple[Call, ...] = tuple(Kill(record.id, record.agent_id) for record in due)
+    stuck = [record for record in due if _has_just_ignored(state, record, now)]
+    calls += tuple(ShutdownExecutor(executor_of(record.id), record.agent_id) for record in stuck)
+    text = "{0.name} on {0.hostname} has not ended although it was killed; its executor is shut down"
+    outcomes = (Outcome("TaskStopped", text.format(record), record.name, warning=True) for record in stuck)
+    after = state.with_session(kills=kills, next_kill_at=again, kill_requested_at=requested)
+    return decide(after, calls=calls, outcomes=tuple(outcomes))
+
+
+def _has_just_ignored(state: SchedulerState, record: TaskRecord, now: float) -> bool:
+    """Return whether the time in which a KILL takes effect has just passed."""
+    since, job = state.session.kill_requested_at.get(record.id), state.spec.job_of(record.job, record.index)
+    if since is None or state.is_silent(record):
+        return False
+    end = since + (0.0 if job is None else job.settings.kill_grace) + STOP_TIMEOUT
+    return state.session.kills[record.id] < end <= now
 
 
 def _retiring(state: SchedulerState) -> Iterator[TaskRecord]:
