@@ -26,7 +26,6 @@ from . import connection_problems, framework, job_end
 from .elastic import cluster_size, live_workers
 from .launch import secret_tokens
 from .offers import rounds
-from .offers.matcher import next_match_at
 from .offers.rounds import NO_OFFER_WARNING_SECONDS
 from .plans import plan_commands, scheduling
 from .plans.scheduling import KILL_INTERVAL, PlanView
@@ -220,7 +219,7 @@ def _check_offers(stages: _Stages) -> None:
     A new match is needed when the wait for a previous address is over, or when the reasons of pending tasks are old.
     """
     state, now, new_id = stages.state, stages.now, stages.new_id
-    if (state.session.offers and state.stored.recoveries) or next_match_at(state) < math.inf:
+    if (state.session.offers and state.stored.recoveries) or _next_match_at(state) < math.inf:
         stages.add(rounds.on_offers(state, events.OffersReceived(()), now, new_id, stages.view))
     session = stages.state.session
     if session.round_started is not None or session.no_offers_since is not None:
@@ -327,7 +326,7 @@ def _deadlines(state: SchedulerState) -> Iterator[float]:
         return
     if session.round_started is not None:
         yield session.round_started + state.spec.hold_seconds
-    yield next_match_at(state)
+    yield _next_match_at(state)
     if session.no_offers_since is not None:
         yield session.no_offers_since + NO_OFFER_WARNING_SECONDS
     if session.revive_at is not None:
@@ -344,3 +343,9 @@ def _deadlines(state: SchedulerState) -> Iterator[float]:
         yield session.next_kill_at
     if session.teardown_at is not None:
         yield session.teardown_at + KILL_INTERVAL
+
+
+def _next_match_at(state: SchedulerState) -> float:
+    """Return when to match the offers that came since the last match."""
+    last = state.session.failed_match
+    return last.due_at(len(state.session.offers)) if last is not None and last.is_outdated else math.inf

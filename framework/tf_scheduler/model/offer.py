@@ -112,6 +112,10 @@ class Evaluation:
     refused: Mapping[TaskName, tuple[Reason, ...]] = field(default_factory=dict)
 
 
+#: Held offers per second of the pause after a match, and its maximum: the reasons of pending tasks are that old.
+OFFERS_PER_SECOND, MATCH_INTERVAL = 2000, 1.0
+
+
 @dataclass(frozen=True, slots=True)
 class FailedMatch:
     """The last attempt to match the held offers; it left gangs without placement."""
@@ -121,6 +125,10 @@ class FailedMatch:
     gangs: tuple[object, ...]
     #: Whether offers came later, so that the reasons of pending tasks are old.
     is_outdated: bool = False
+
+    def due_at(self, held: int) -> UnixTime:
+        """Return when to match again with this number of held offers."""
+        return self.at + min(MATCH_INTERVAL, held / OFFERS_PER_SECOND)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 
 from tf_scheduler.core import connection_problems, framework
 from tf_scheduler.core.launch import cluster_spec, secret_tokens
-from tf_scheduler.core.offers import matcher, rounds
+from tf_scheduler.core.offers import rounds
 from tf_scheduler.core.placement import agents, constraints, matching
 from tf_scheduler.core.plans import scheduling
 from tf_scheduler.core.recovery import (
@@ -20,11 +20,12 @@ from tf_scheduler.core.recovery import (
     startup_timeout,
 )
 from tf_scheduler.core.state import after_job, backoff, reducer, spec_index
+from tf_scheduler.model import offer
 
 #: Seconds.
 DURATIONS = (
     (scheduling, "STOP_TIMEOUT", 80.0),
-    (matcher, "MATCH_INTERVAL", 1.0),
+    (offer, "MATCH_INTERVAL", 1.0),
     (rounds, "REFUSE_LONG", 3600.0),
     (rounds, "REFUSE_SHORT", 1.0),
     (rounds, "NO_OFFER_WARNING_SECONDS", 10.0),

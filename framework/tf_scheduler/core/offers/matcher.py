@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -302,9 +301,6 @@ def _rules(state: SchedulerState, jobs: Iterable[JobSpec], now: float = 0.0) -> 
 
 # --- Failed matches: to match a large gang again with every single offer would be expensive
 
-#: Held offers per second of the pause after a match, and its maximum: the reasons of pending tasks are that old.
-OFFERS_PER_SECOND, MATCH_INTERVAL = 2000, 1.0
-
 
 def failed_match(state: SchedulerState, gangs: Iterable[Gang], now: float) -> FailedMatch | None:
     """Return the match that left tasks pending; `None` if no task is pending."""
@@ -317,19 +313,9 @@ def with_offers(
 ) -> FailedMatch | None:
     """Return the last failed match, now outdated by offers; `None` if a match is due."""
     last = state.session.failed_match
-    if last is None or not offers or last.gangs != gangs or now >= _due(state, last):
+    if last is None or not offers or last.gangs != gangs or now >= last.due_at(len(state.session.offers)):
         return None
     return replace(last, is_outdated=True)
-
-
-def next_match_at(state: SchedulerState) -> float:
-    """Return when to match the offers that came since the last match."""
-    last = state.session.failed_match
-    return _due(state, last) if last is not None and last.is_outdated else math.inf
-
-
-def _due(state: SchedulerState, last: FailedMatch) -> float:
-    return last.at + min(MATCH_INTERVAL, len(state.session.offers) / OFFERS_PER_SECOND)
 
 
 def _placed_tasks(state: SchedulerState, gangs: Sequence[Gang]) -> tuple[PlacedTask, ...]:

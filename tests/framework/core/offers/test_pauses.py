@@ -5,12 +5,11 @@ from itertools import count
 import pytest
 
 from builders import a_job, a_spec, an_offer, needs, with_fields
-from tf_scheduler.core.offers.matcher import MATCH_INTERVAL, OFFERS_PER_SECOND, next_match_at
 from tf_scheduler.core.scheduler import handle, next_deadline
 from tf_scheduler.model.effects import Decision, Decline
 from tf_scheduler.model.events import Event, OffersReceived, Subscribed, Tick
 from tf_scheduler.model.ids import OfferId
-from tf_scheduler.model.offer import FailedMatch, Offer, Unavailability
+from tf_scheduler.model.offer import MATCH_INTERVAL, OFFERS_PER_SECOND, FailedMatch, Offer, Unavailability
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 
@@ -56,9 +55,7 @@ def test_offers_are_matched_after_a_pause() -> None:
 @pytest.mark.parametrize(("held", "pause"), [(20, 0.01), (1000, 0.5), (9000, MATCH_INTERVAL)])
 def test_pause_grows_with_the_cost_of_a_match(held: int, pause: float) -> None:
     """In proportion to the offers that are held, up to its maximum."""
-    state = with_fields(waiting(), offers=dict.fromkeys(map(str, range(held))), failed_match=FailedMatch(NOW, (), True))
-
-    assert NOW + pause == next_match_at(state)
+    assert NOW + pause == FailedMatch(NOW, ()).due_at(held)
 
 
 def test_offer_that_completes_the_gang_is_used_after_the_pause() -> None:
