@@ -292,6 +292,7 @@ def test_plan_without_gang_launches_tasks_that_fit() -> None:
         send.register(),
         send.offers(),
         expect.launched("worker-0", "worker-1"),
+        send.wait(1),
         send.agent(an_agent("agent-2", cpus=1.3)),
         expect.launched("worker-2", "worker-3"),
     )

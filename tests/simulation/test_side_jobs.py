@@ -75,7 +75,7 @@ def test_independent_workers_launch_as_they_fit() -> None:
     world = World(independent, an_agent(cpus=1.3))
 
     play(world, send.register(), send.offers(), expect.launched("worker-0", "worker-1"), send.running())
-    play(world, send.status("worker-0", TaskState.FINISHED), send.offers(), expect.launched("worker-2"))
+    play(world, send.status("worker-0", TaskState.FINISHED), send.wait(1), send.offers(), expect.launched("worker-2"))
     play(world, expect.environment("worker-2", SHARD_INDEX="2", NUM_SHARDS="3"), expect.cluster("worker-2"))
 
 

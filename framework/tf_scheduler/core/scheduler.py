@@ -347,5 +347,7 @@ def _deadlines(state: SchedulerState) -> Iterator[float]:
 
 def _next_match_at(state: SchedulerState) -> float:
     """Return when to match the offers that came since the last match."""
-    last = state.session.failed_match
-    return last.due_at(len(state.session.offers)) if last is not None and last.is_outdated else math.inf
+    last, session = state.session.failed_match, state.session
+    if last is None or not last.is_outdated:
+        return math.inf
+    return last.due_at(len(session.offers), len(session.pending))

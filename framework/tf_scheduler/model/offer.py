@@ -9,6 +9,7 @@ from .ids import AgentId, OfferId, TaskName, UnixTime
 from .placement import AgentLocation
 from .reasons import Reason
 from .resources import Resource
+from .spec import JobSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +113,8 @@ class Evaluation:
     refused: Mapping[TaskName, tuple[Reason, ...]] = field(default_factory=dict)
 
 
-#: Held offers per second of the pause after a match, and its maximum: the reasons of pending tasks are that old.
-OFFERS_PER_SECOND, MATCH_INTERVAL = 2000, 1.0
+#: Offers and tasks per second of the pause after a match, and its maximum: the reasons of pending tasks are that old.
+PARTS_PER_SECOND, MATCH_INTERVAL = 2000, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +124,14 @@ class FailedMatch:
     at: UnixTime
     #: Gangs without placement.
     gangs: tuple[object, ...]
+    #: Jobs of their tasks.
+    jobs: tuple[JobSpec, ...]
     #: Whether offers came later, so that the reasons of pending tasks are old.
     is_outdated: bool = False
 
-    def due_at(self, held: int) -> UnixTime:
-        """Return when to match again with this number of held offers."""
-        return self.at + min(MATCH_INTERVAL, held / OFFERS_PER_SECOND)
+    def due_at(self, offers: int, tasks: int) -> UnixTime:
+        """Return when to match again with these numbers of held offers and tasks."""
+        return self.at + min(MATCH_INTERVAL, (offers + tasks) / PARTS_PER_SECOND)
 
 
 @dataclass(frozen=True, slots=True)

@@ -305,7 +305,8 @@ def _rules(state: SchedulerState, jobs: Iterable[JobSpec], now: float = 0.0) -> 
 def failed_match(state: SchedulerState, gangs: Iterable[Gang], now: float) -> FailedMatch | None:
     """Return the match that left tasks pending; `None` if no task is pending."""
     waiting = tuple(gang for gang in gangs if any(task.name in state.session.pending for task in gang.tasks))
-    return FailedMatch(now, waiting) if waiting else None
+    jobs = {task.job.group: task.job for gang in waiting for task in gang.tasks}
+    return FailedMatch(now, waiting, tuple(jobs.values())) if waiting else None
 
 
 def with_offers(
@@ -313,7 +314,12 @@ def with_offers(
 ) -> FailedMatch | None:
     """Return the last failed match, now outdated by offers; `None` if a match is due."""
     last = state.session.failed_match
-    if last is None or not offers or last.gangs != gangs or now >= last.due_at(len(state.session.offers)):
+    if (
+        last is None
+        or not offers
+        or last.gangs != gangs
+        or now >= last.due_at(len(state.session.offers), len(state.session.pending))
+    ):
         return None
     return replace(last, is_outdated=True)
 

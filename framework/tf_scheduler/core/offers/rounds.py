@@ -20,7 +20,7 @@ from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model.effects import Call, Decision, Decline, Launch, Outcome, Revive, Suppress, TaskLaunched
 from tf_scheduler.model.events import OffersReceived
 from tf_scheduler.model.ids import AgentId, NewId, OfferId, TaskName
-from tf_scheduler.model.offer import MAX_EVALUATIONS, AgentSnapshot, Offer, OfferRound
+from tf_scheduler.model.offer import MAX_EVALUATIONS, AgentSnapshot, FailedMatch, Offer, OfferRound
 from tf_scheduler.model.reasons import AwaitsPreviousAddress, NoOffers, Reason, WaitsFor
 from tf_scheduler.model.state import SchedulerState
 
@@ -225,7 +225,7 @@ def _place(state: SchedulerState, offers: Sequence[Offer], view: PlanView, now: 
     offers_held = {**state.session.offers, **{offer.id: offer for offer in offers}}
     failed = with_offers(state, gangs, offers, now)
     if failed is not None:
-        return _decline_useless(hold(state, offers_held, now).with_session(failed_match=failed), gangs, offers, now)
+        return _decline_useless(hold(state, offers_held, now).with_session(failed_match=failed), failed, offers, now)
     match = match_gangs(state, gangs, offers_held.values(), now)
     evaluations = (*state.process.evaluations, match.evaluation(now, len(offers_held)))[-MAX_EVALUATIONS:]
     state = hold(state, offers_held, now).with_process(evaluations=evaluations)
@@ -287,15 +287,13 @@ def _after_match(state: SchedulerState, gangs: Iterable[Gang], fresh: Sequence[O
     failed = failed_match(state, gangs, now)
     after = state.with_session(failed_match=failed)
     if failed is not None:
-        return _decline_useless(after, gangs, fresh, now)
+        return _decline_useless(after, failed, fresh, now)
     after = after.with_session(round_started=None, rejected_offers={})
     return decide(after.with_process(offer_round=OfferRound()))
 
 
-def _decline_useless(state: SchedulerState, gangs: Iterable[Gang], fresh: Sequence[Offer], now: float) -> Decision:
-    tasks = (task for gang in gangs for task in gang.tasks if task.name in state.session.pending)
-    jobs = {task.job.group: task.job for task in tasks}
-    agents = usable_agents(state, jobs.values(), fresh, now)
+def _decline_useless(state: SchedulerState, failed: FailedMatch, fresh: Sequence[Offer], now: float) -> Decision:
+    agents = usable_agents(state, failed.jobs, fresh, now)
     rejected = {offer.agent_id: offer for offer in fresh if offer.agent_id not in agents}
     if not rejected:
         return decide(state)

@@ -9,7 +9,7 @@ from tf_scheduler.core.scheduler import handle, next_deadline
 from tf_scheduler.model.effects import Decision, Decline
 from tf_scheduler.model.events import Event, OffersReceived, Subscribed, Tick
 from tf_scheduler.model.ids import OfferId
-from tf_scheduler.model.offer import MATCH_INTERVAL, OFFERS_PER_SECOND, FailedMatch, Offer, Unavailability
+from tf_scheduler.model.offer import MATCH_INTERVAL, PARTS_PER_SECOND, FailedMatch, Offer, Unavailability
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 
@@ -45,7 +45,7 @@ def matches(state: SchedulerState) -> int:
 def test_offers_are_matched_after_a_pause() -> None:
     """The first is matched at once; no further event is necessary for the others."""
     state = after(waiting(), one(1), one(2), one(3))
-    assert (3, 1, NOW + 3 / OFFERS_PER_SECOND) == (len(state.session.offers), matches(state), next_deadline(state))
+    assert (3, 1, NOW + 7 / PARTS_PER_SECOND) == (len(state.session.offers), matches(state), next_deadline(state))
 
     state = decide(state, Tick(), next_deadline(state) or 0.0).state
 
@@ -55,7 +55,7 @@ def test_offers_are_matched_after_a_pause() -> None:
 @pytest.mark.parametrize(("held", "pause"), [(20, 0.01), (1000, 0.5), (9000, MATCH_INTERVAL)])
 def test_pause_grows_with_the_cost_of_a_match(held: int, pause: float) -> None:
     """In proportion to the offers that are held, up to its maximum."""
-    assert NOW + pause == FailedMatch(NOW, ()).due_at(held)
+    assert NOW + pause == FailedMatch(NOW, (), ()).due_at(held, 0)
 
 
 def test_offer_that_completes_the_gang_is_used_after_the_pause() -> None:
@@ -68,7 +68,7 @@ def test_offer_that_completes_the_gang_is_used_after_the_pause() -> None:
 
 def test_other_gangs_are_matched_at_once() -> None:
     """A plan or a finished task may have changed the gangs."""
-    state = with_fields(after(waiting(), one(1)), failed_match=FailedMatch(NOW, ()))
+    state = with_fields(after(waiting(), one(1)), failed_match=FailedMatch(NOW, (), ()))
 
     assert 2 == matches(after(state, one(2)))
 
