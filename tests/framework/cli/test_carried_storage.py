@@ -97,8 +97,9 @@ def options(folder: Path, s3: S3Server, bucket: str = BUCKET, workers: int = 1) 
 
 def outputs(cluster: LocalCluster) -> dict[str, str]:
     """Standard output of each launch by its path, the earliest first."""
-    paths = sorted(cluster.directory.glob("*/**/stdout"), key=lambda path: path.stat().st_ctime_ns)
-    own = (path for path in paths if "latest" not in path.parts and not path.is_symlink())
+    # Unlike glob, walk passes over folders that vanish meanwhile, and follows no link.
+    paths = (Path(folder, "stdout") for folder, _, names in os.walk(cluster.directory) if "stdout" in names)
+    own = sorted((path for path in paths if not path.is_symlink()), key=lambda path: path.stat().st_ctime_ns)
     return {str(path.relative_to(cluster.directory)): path.read_text() for path in own}
 
 
