@@ -46,7 +46,7 @@ from tf_executor.secrets.task_secrets import TaskSecrets
 from tf_executor.user import storage
 from tf_executor.user.fetch import redacted
 
-#: Maximum seconds to wait for the last output and progress after all processes have exited.
+#: Maximum seconds to wait for commands, uploads and progress after all processes have exited.
 SETTLE_TIMEOUT = 2.0
 #: Seconds to write the last output; a busy disk may need many of them.
 OUTPUT_TIMEOUT = 30.0

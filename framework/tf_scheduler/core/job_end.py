@@ -111,11 +111,11 @@ def _tear_down(state: SchedulerState, result: Result, now: float) -> Decision:
     why = "an operator forced its step to complete; Mesos ends the task if the agent answers"
     forced = [f"{record.name} on {record.hostname}: {why}" for record in state.live()]
     forced = [text for text in forced if text not in state.process.left_behind]
-    texts = (*forced, *after_job.left_to_mesos(state))
-    outcomes = [Outcome("LeftBehind", f"left behind: {text}", warning=True) for text in texts]
-    outcomes.append(Outcome("JobEnded", f"{result.verdict.value}: {result.sentence}"))
-    if state.session.teardown_at is not None:
-        outcomes = []  # they were reported with the first TEARDOWN
+    outcomes: list[Outcome] = []
+    if state.session.teardown_at is None:  # reported once, although TEARDOWN is repeated
+        texts = (*forced, *after_job.left_to_mesos(state))
+        outcomes += [Outcome("LeftBehind", f"left behind: {text}", warning=True) for text in texts]
+        outcomes.append(Outcome("JobEnded", f"{result.verdict.value}: {result.sentence}"))
     after = state.with_session(teardown_at=now, next_kill_at=0.0)
     after = after.with_process(left_behind=(*state.process.left_behind, *forced))
     return decide(after, calls=(*shut, Teardown()), outcomes=tuple(outcomes))

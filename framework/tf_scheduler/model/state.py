@@ -30,6 +30,10 @@ _MAX_ANSWERED = 100
 CHIEF = task_name(JobKind.CHIEF.value, 0)
 
 
+#: Seconds until the first repetition of an unanswered request.
+FIRST_WAIT = 5.0
+
+
 @dataclass(frozen=True, slots=True)
 class PendingReconciliation:
     """Requests for statuses on this connection, and the launches without an answer."""
@@ -39,7 +43,7 @@ class PendingReconciliation:
     #: When the status of these launches was last requested.
     asked_at: UnixTime = 0.0
     #: Seconds until the next request; doubled with each.
-    retry_after: float = 5.0
+    retry_after: float = FIRST_WAIT
     #: When the status of all launches was last requested.
     started_at: UnixTime = 0.0
     #: Silent launches whose status was requested when their time was over, with the start of their silence.

@@ -17,6 +17,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from tf_executor.contract.text import format_size
+from tf_executor.user.archive import ArchiveError, extract
 from tf_scheduler.convert.program import imported_modules
 from tf_scheduler.errors import OptionsError, Problem
 
@@ -209,8 +210,6 @@ def program_folder(program: Path) -> Iterator[Path]:
 
     Raises OptionsError for a damaged archive.
     """
-    from tf_executor.user.archive import ArchiveError, extract  # nor is this
-
     with tempfile.TemporaryDirectory() as home:
         try:
             is_extracted = program.is_file() and extract(program, Path(home))

@@ -30,7 +30,7 @@ from tf_scheduler.model.effects import Decision, Outcome, PlanControlled
 from tf_scheduler.model.ids import TaskName, task_name
 from tf_scheduler.model.offer import Offer
 from tf_scheduler.model.plan import SERVICE_ENDED, Answer, Reply
-from tf_scheduler.model.spec import JobKind, JobSpec, ServiceSpec, StorageMode, kind_of
+from tf_scheduler.model.spec import JobKind, JobSpec, ServiceSpec, StorageMode
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Recovery, Resized
 
@@ -134,7 +134,8 @@ def _runs(state: SchedulerState, options: ServiceSpec, count: int) -> bool:
         return False
     index = index_of(spec)
     tasks = {name: record for name, record in state.stored.tasks.items() if record.job.in_cluster}
-    return {name for name in index.deployed if kind_of(name).in_cluster} <= tasks.keys() <= index.tasks.keys() and all(
+    deployed = {name for name in index.deployed if index.tasks[name].job.kind.in_cluster}
+    return deployed <= tasks.keys() <= index.tasks.keys() and all(
         record.config == index.configs[name]
         and record.id not in state.stored.retired
         and not state.is_replaced(record)

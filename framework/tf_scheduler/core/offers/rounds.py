@@ -301,13 +301,13 @@ def _decline_useless(state: SchedulerState, failed: FailedMatch, fresh: Sequence
     remaining = {key: offer for key, offer in state.session.offers.items() if key not in set(useless)}
     after = hold(state, remaining).with_session(rejected_offers={**state.session.rejected_offers, **rejected})
     protects = bool(protected_sections(state.spec))
-    unsafe = [key for key in useless if protects and not state.session.offers[key].login.is_required]
-    ends = {key: _refuse_seconds(state.session.offers[key], now) for key in useless if key not in unsafe}
-    decision = _warn_unsafe(after, [state.session.offers[key] for key in unsafe])
-    refusals = [
-        decline for end in sorted({*ends.values()}) for decline in declines([k for k in ends if ends[k] == end], end)
-    ]
-    calls = (*refusals, *declines(unsafe, REFUSE_UNSAFE))
+    unsafe = {key for key in useless if protects and not state.session.offers[key].login.is_required}
+    refusals: dict[float, list[OfferId]] = {}
+    for key in useless:
+        seconds = REFUSE_UNSAFE if key in unsafe else _refuse_seconds(state.session.offers[key], now)
+        refusals.setdefault(seconds, []).append(key)
+    calls = tuple(Decline(tuple(keys), seconds) for seconds, keys in refusals.items())
+    decision = _warn_unsafe(after, [state.session.offers[key] for key in useless if key in unsafe])
     return decision.then(lambda after: decide(after, calls=calls))
 
 

@@ -16,13 +16,13 @@ from tf_executor.contract.states import TaskState
 from tf_scheduler.core.state.reducer import decide, lost_at
 from tf_scheduler.model.effects import AbandonedLaunchEnded, Decision, Reconcile
 from tf_scheduler.model.ids import AgentId, TaskId
-from tf_scheduler.model.state import PendingReconciliation, SchedulerState
+from tf_scheduler.model.state import FIRST_WAIT, PendingReconciliation, SchedulerState
 from tf_scheduler.model.task import TaskRecord, TaskStatus
 
 #: Seconds after a launch, or a status request, until the status of a silent launch is requested.
 LAUNCH_TIMEOUT = 30.0
-#: Seconds until unanswered requests are repeated; doubled each time up to the second number.
-FIRST_WAIT, LONGEST_WAIT = PendingReconciliation().retry_after, 60.0
+#: Maximum seconds until unanswered requests are repeated; the first wait is FIRST_WAIT, doubled each time.
+LONGEST_WAIT = 60.0
 #: Seconds between requests for all tasks.
 FULL_INTERVAL = 900.0
 #: Seconds between requests for abandoned launches, after which their agent's return is noticed at the latest.

@@ -12,7 +12,6 @@ from simulation.world import World, play
 from tf_executor.contract.states import TaskState
 from tf_scheduler.core.recovery.reconcile import (
     ABANDONED_INTERVAL,
-    FIRST_WAIT,
     FULL_INTERVAL,
     LAUNCH_TIMEOUT,
     LONGEST_WAIT,
@@ -30,7 +29,7 @@ from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import Decision, LaunchAbandoned, Reconcile, StatusStored, TaskLaunched
 from tf_scheduler.model.ids import AgentId, TaskId, TaskName, name_of
 from tf_scheduler.model.spec import RecoveryPolicy
-from tf_scheduler.model.state import PendingReconciliation, SchedulerState
+from tf_scheduler.model.state import FIRST_WAIT, PendingReconciliation, SchedulerState
 from tf_scheduler.model.task import AbandonedLaunch
 
 ALL = {"ps-0", "worker-0", "worker-1", "chief-0"}
