@@ -6,6 +6,8 @@ to COMMANDS, whose commands become those of `dcos tensorflow` and `dcos-tensorfl
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import os
 import sys
@@ -13,7 +15,8 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any, Callable, Collection, Iterable, Mapping, Sequence
+from keyword import iskeyword
+from typing import Any, Callable, Collection, Iterable, Mapping, Sequence, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -23,6 +26,7 @@ from .client import ServiceClient, ServiceOptions
 from .errors import CommandError, RefusedError, UnreachableError, report_as_json, wants_json
 from .output import Renderable, Screen, confirm, remove_controls
 
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 INTERRUPTED = 130
 _COMPLETION_TIMEOUT = 2.0  # seconds
 _MAX_NAMES = 12  # names in a hint
@@ -171,9 +175,37 @@ class Group(_WithExamples, click.Group):
         return None
 
 
+class LazyGroup(Group):
+    """Group that imports commands on demand. `later`: name -> module that defines the command."""
+
+    def __init__(self, *arguments: Any, later: Mapping[str, str], **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.later = later
+
+    def list_commands(self, _context: click.Context) -> list[str]:
+        return sorted({*self.commands, *self.later})
+
+    def get_command(self, _context: click.Context | None, name: str) -> click.Command | None:
+        if name not in self.commands and name in self.later:
+            module = importlib.import_module(self.later[name])
+            self.add_command(getattr(module, f"{name}_" if iskeyword(name) else name))
+        return self.commands.get(name)
+
+
 def example_block(name: str, lines: Sequence[str]) -> str:
     """Format examples for a help text; each line starts with the program's name."""
     return "\n".join(["\b", "Examples:", *(f"  {name} {line}" for line in lines)]) if lines else ""
+
+
+def examples(*lines: str) -> Callable[[_Command], _Command]:
+    """Add examples to a command's long help; each line follows `dcos-tensorflow`."""
+
+    def decorate(function: _Command) -> _Command:
+        block = example_block(CliProgram.name, lines)
+        function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n{block}"
+        return function
+
+    return decorate
 
 
 # --- parameters

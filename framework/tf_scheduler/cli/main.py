@@ -9,16 +9,23 @@ from typing import TextIO
 
 import click
 
-from dcos_command.command import print_error
+from dcos_command.command import LazyGroup, print_error
 from dcos_command.main import CONTEXT_SETTINGS, add_commands, root_help, root_options, run_command
 from tf_scheduler import __version__
 
-from .common.groups import LazyGroup
 from .local_run.discovery import SERVICE_PROGRAM
 
 _MODULES = ("convert", "doctor", "history", "local", "options", "package", "runtime", "scheduler", "state")
 #: Command -> module that defines it. Imported when called, because each needs much of the program.
-LAZY_COMMANDS = {**{name: name for name in _MODULES}, "executor": "package", "submit": "install", "try": "attempt"}
+LAZY_COMMANDS = {
+    name: f"{__package__}.commands.{module}"
+    for name, module in {
+        **{n: n for n in _MODULES},
+        "executor": "package",
+        "submit": "install",
+        "try": "attempt",
+    }.items()
+}
 
 
 @click.group(cls=LazyGroup, later=LAZY_COMMANDS, context_settings=dict(CONTEXT_SETTINGS))

@@ -12,11 +12,10 @@ from typing import Any
 
 import click
 
-from dcos_command.command import IntRange
+from dcos_command.command import IntRange, examples
 from dcos_command.documents import with_settings
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.cli.common.folders import UserPath, has_containers
-from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import check_options, interpreter_path
 from tf_scheduler.cli.common.output import json_switch, print_notices
 from tf_scheduler.cli.local_run.fitting import check_feasible, own_agents

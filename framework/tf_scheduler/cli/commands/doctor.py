@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from dcos_command.client import ServiceClient, ServiceOptions
-from dcos_command.command import common_options, service_options
+from dcos_command.command import common_options, examples, service_options
 from dcos_command.errors import CommandError, UsageError
 from dcos_command.output import Table, Word
 from mesos_client.masters import ZooKeeperUrl, parse_masters
@@ -23,7 +23,6 @@ from mesos_local.host import MesosLocalError, is_free
 from mesos_local.libmesos.download import check_platform, default_cache
 from mesos_local.record import read_record
 from tf_scheduler.cli.common.folders import state_home
-from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import keras_versions, load_document
 from tf_scheduler.cli.common.output import echo_json, screen
 from tf_scheduler.cli.local_run.discovery import resolve_service

@@ -16,11 +16,10 @@ from typing import Any
 import click
 
 from dcos_command.client import ServiceOptions
-from dcos_command.command import IntRange
+from dcos_command.command import IntRange, examples
 from dcos_command.output import Table
 from tf_executor.contract.text import UNKNOWN, format_duration, format_number
 from tf_scheduler.cli.common.folders import UserPath, force_option, output_option, print_or_write, read_bytes
-from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, screen
 from tf_scheduler.cli.local_run.discovery import resolve_service
 from tf_scheduler.cli.local_run.report import environment_of, run_database, write_page

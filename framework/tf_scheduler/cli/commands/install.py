@@ -18,7 +18,7 @@ from typing import Any, TextIO
 import click
 
 from dcos_command.client import PACKAGE, URL_VARIABLE, ServiceClient, ServiceOptions, client_at, with_token
-from dcos_command.command import CommandCall, IntRange, common_options, service_options
+from dcos_command.command import CommandCall, IntRange, common_options, examples, service_options
 from dcos_command.documents import with_settings
 from dcos_command.errors import CommandError, report_as_json
 from dcos_command.main import DEFAULT_SERVICE
@@ -27,7 +27,6 @@ from dcos_command.transport import attached_cluster
 from dcos_command.update import TIMEOUT, uninstalled_message, wait_for_end
 from tf_scheduler import __version__
 from tf_scheduler.cli.common.folders import read_bytes, state_home
-from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import load_document, load_options
 from tf_scheduler.cli.common.output import echo_json, screen
 from tf_scheduler.cli.local_run.discovery import PROGRAM, SERVICE_PROGRAM, background_run, check_name, keep_run

@@ -15,6 +15,7 @@ from typing import IO
 
 import click
 
+from dcos_command.command import LazyGroup, examples
 from dcos_command.output import Table, confirm
 from mesos_local.agents import AgentSpec, default_agents, load_agents, port_spans, with_ports
 from mesos_local.cluster import LocalCluster
@@ -24,7 +25,6 @@ from mesos_local.master_api import AgentStatus, ClusterStatus, FrameworkStatus, 
 from mesos_local.network import missing_requirements
 from mesos_local.record import read_record
 from tf_scheduler.cli.common.folders import UserPath, state_home
-from tf_scheduler.cli.common.groups import LazyGroup, examples
 from tf_scheduler.cli.common.output import echo_json, ignore_broken_pipe, json_option, screen
 from tf_scheduler.cli.local_run.advertisements import advertisements
 from tf_scheduler.cli.local_run.ports import claim_ports, claimed_port
@@ -34,7 +34,10 @@ from tf_scheduler.logging_setup import handle_signals
 _AMOUNTS = ("cpus", "mem", "gpus")
 MASTER_PORT = 5050  # Mesos' default port, used if it is free
 #: Command -> module that defines it.
-_LAZY_COMMANDS = {"image": "runtime", "install": "install", "run": "run", "uninstall": "install"}
+_LAZY_COMMANDS = {
+    name: f"{__package__}.{module}"
+    for name, module in {"image": "runtime", "install": "install", "run": "run", "uninstall": "install"}.items()
+}
 #: Commands that stop when their output is closed.
 _READ_ONLY = ("logs", "status")
 _TAIL_LINES = 50

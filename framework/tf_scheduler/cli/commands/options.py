@@ -13,9 +13,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from dcos_command.command import Group, IntRange
+from dcos_command.command import Group, IntRange, examples
 from tf_scheduler.cli.common.folders import UserPath, file_type, force_option, print_or_write, read, source_name
-from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import (
     local_problems,
     program_warnings,

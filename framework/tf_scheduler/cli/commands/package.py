@@ -9,9 +9,8 @@ from urllib.parse import urlsplit
 
 import click
 
-from dcos_command.command import Group
+from dcos_command.command import Group, examples
 from tf_scheduler.cli.common.folders import UserPath, read_bytes
-from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_switch
 from tf_scheduler.options.load import parse
 from tf_scheduler.package import universe

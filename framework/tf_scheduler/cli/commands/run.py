@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from dcos_command.command import FloatRange
+from dcos_command.command import FloatRange, examples
 from dcos_command.service import EXIT_CODES
 from dcos_command.tasks import LINE_SECONDS
 from mesos_local.agents import AgentSpec, default_agents, load_agents, with_ports
@@ -24,7 +24,6 @@ from mesos_local.host import MesosLocalError
 from tf_executor.contract.states import Verdict
 from tf_executor.contract.text import list_names, pluralize
 from tf_scheduler.cli.common.folders import RunFolder, UserPath, short_path
-from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.options_file import load_document, load_options
 from tf_scheduler.cli.common.output import echo_json, folded, json_switch, say
 from tf_scheduler.cli.local_run.fitting import adapt_sizes, check_feasible, notice_of_gpus

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import click
 
-from dcos_command.command import Group
+from dcos_command.command import Group, examples
 from mesos_local import images
 from tf_executor.contract.text import format_size
-from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option
 from tf_scheduler.errors import JobError
 from tf_scheduler.runtimes import runtimes

@@ -15,11 +15,10 @@ from typing import Any
 
 import click
 
-from dcos_command.command import COMMANDS, Group
+from dcos_command.command import COMMANDS, Group, examples
 from dcos_command.output import Table
 from tf_scheduler import __version__
 from tf_scheduler.cli.common.folders import UserPath, write_private
-from tf_scheduler.cli.common.groups import examples
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, screen
 from tf_scheduler.errors import JobError, NotRunningError
 from tf_scheduler.service.store import acquire_leadership, open_store, state_file
