@@ -176,7 +176,7 @@ class Group(_WithExamples, click.Group):
 
 
 class LazyGroup(Group):
-    """Group that imports commands on demand. `later`: name -> module that defines the command."""
+    """Group that imports commands on demand; `later`: name -> module of the command."""
 
     def __init__(self, *arguments: Any, later: Mapping[str, str], **settings: Any) -> None:
         super().__init__(*arguments, **settings)
