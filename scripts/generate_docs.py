@@ -200,7 +200,7 @@ def _recovery_limits() -> Iterator[tuple[str, str]]:
     yield "failures on one agent within this time count once", f"{failure_causes.SAME_INCIDENT_SECONDS:g} s"
     yield "late launches of one task that do not fail the job", f"{startup_timeout.MAX_LATE_LAUNCHES}"
     yield "time after a connection to Mesos in which no launch is late", f"{startup_timeout.RECONNECT_GRACE:g} s"
-    yield "shortest time until a launch without a status is lost", f"{startup_timeout.MIN_LAUNCH_SECONDS:g} s"
+    yield "shortest time until a launch without a status is lost", f"{reducer.MIN_LAUNCH_SECONDS:g} s"
     yield "time between two checks of a task's processes", f"{health.SAMPLE_INTERVAL:g} s"
     yield "a frozen task is reported after", f"{health.FREEZE_REPORTED_AFTER:g} s"
     yield "a training without progress is reported after", f"{SILENCE:g} s"

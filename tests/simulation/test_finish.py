@@ -237,7 +237,7 @@ def test_idle_service_stays_until_uninstalled() -> None:
     world = deployed(between(after_finish=AfterFinish.IDLE))
 
     play(world, send.status("worker-0", FINISHED), expect.killed("ps-0", "worker-1"), expect.suppressed())
-    play(world, send.wait(), expect.quiet())
+    play(world, send.wait(60), expect.quiet())
     assert (False, None) == (world.state.process.finished, next_deadline(world.state))
     play(world, send.restart(), send.wait(10_000.0))
     assert not world.state.process.finished

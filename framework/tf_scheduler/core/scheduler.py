@@ -30,6 +30,7 @@ from .offers.rounds import NO_OFFER_WARNING_SECONDS
 from .plans import plan_commands, scheduling
 from .plans.scheduling import KILL_INTERVAL, PlanView
 from .recovery import operator_commands, reconcile, recover, replacement, startup_timeout, status
+from .recovery.startup_timeout import Wait
 from .state import after_job
 from .state.reducer import decide
 from .state.spec_index import index_of
@@ -192,15 +193,11 @@ def _retain(stages: _Stages) -> None:
 
 def _check_timeouts(stages: _Stages) -> None:
     """Handle due timeouts; a stage is skipped if its part of the state is empty."""
-    now, new_id = stages.now, stages.new_id
+    now = stages.now
     if stages.state.spec.finish.deadline is not None:
         stages.add(job_end.check_deadline(stages.state, now))
-    if stages.state.derived.starting_count:
-        stages.add(startup_timeout.relaunch_late(stages.state, now, new_id))
-    if stages.state.has_silent_tasks():
-        stages.add(status.expire_unreachable(stages.state, now, new_id, stages.view))
-    if stages.state.unstarted_count():
-        stages.add(status.expire_unstarted(stages.state, now, new_id, stages.view))
+    if stages.state.session.connected and now >= stages.state.derived.next_check_at:
+        _check_launches(stages)
     _drain(stages)
     if stages.state.spec.live:
         stages.add(live_workers.direct_chief(stages.state, now, stages.view))
@@ -211,6 +208,20 @@ def _check_timeouts(stages: _Stages) -> None:
     _check_offers(stages)
     if stages.state.session.connected:
         stages.add(reconcile.poll(stages.state, now))
+
+
+def _check_launches(stages: _Stages) -> None:
+    """Handle the launches that took too long to answer, start, join or return."""
+    now, new_id = stages.now, stages.new_id
+    state, overdue = startup_timeout.overdue_launches(stages.state, now)
+    stages.add(decide(state))
+    stages.add(startup_timeout.warn_no_server(stages.state, now))
+    stages.add(startup_timeout.relaunch_late(stages.state, overdue[Wait.JOIN], now, new_id))
+    if stages.state.stored.result is None:
+        stages.add(status.expire_unreachable(stages.state, overdue[Wait.RETURN], now, new_id, stages.view))
+    if stages.state.stored.result is None:
+        stages.add(status.expire_unstarted(stages.state, overdue[Wait.START], now, new_id, stages.view))
+    stages.add(reconcile.ask_about(stages.state, overdue[Wait.ANSWER], now))
 
 
 def _check_offers(stages: _Stages) -> None:
@@ -324,6 +335,7 @@ def _deadlines(state: SchedulerState) -> Iterator[float]:
     session = state.session
     if not session.connected:
         return
+    yield state.derived.next_check_at
     if session.round_started is not None:
         yield session.round_started + state.spec.hold_seconds
     yield _next_match_at(state)

@@ -161,16 +161,8 @@ class DerivedState:
     starting_count: int = 0
     #: Number of running launches in the ClusterSpec whose server answers.
     joined_count: int = 0
-    #: Start time of the oldest that is starting; may be too early until the next check of all tasks.
-    oldest_start: UnixTime = math.inf
-    #: Start time of the newest of them; may be too late.
-    newest_start: UnixTime = 0.0
-    #: Time of the oldest launch without a status or in TASK_STAGING; may be too early, as above.
-    oldest_unstarted_launch: UnixTime = math.inf
-    #: Time of the oldest launch, or status request, without an answer; may be too early, as above.
-    oldest_silent_launch: UnixTime = 0.0
-    #: Time at which the first silent task counts as lost; may be too early, as above.
-    next_lost_at: UnixTime = math.inf
+    #: When to check all launches for timeouts; may be too early.
+    next_check_at: UnixTime = math.inf
     #: Task whose launch a recovery will replace -> this launch.
     launches_to_replace: Mapping[TaskName, TaskId] = field(default_factory=dict)
     #: Task of `launches_to_replace` -> end of its back-off, until `recover.mark_ready` removes the task.

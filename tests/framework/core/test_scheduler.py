@@ -10,9 +10,9 @@ from builders import a_spec, a_status, an_offer
 from tf_executor.contract.states import TaskState, Verdict
 from tf_scheduler.core.offers.rounds import NO_OFFER_WARNING_SECONDS, REFUSE_LONG
 from tf_scheduler.core.plans.scheduling import KILL_INTERVAL
-from tf_scheduler.core.recovery.reconcile import LAUNCH_TIMEOUT
 from tf_scheduler.core.scheduler import handle, next_deadline
 from tf_scheduler.core.state.backoff import MIN_DELAY
+from tf_scheduler.core.state.reducer import LAUNCH_TIMEOUT
 from tf_scheduler.model.effects import (
     Accept,
     Acknowledge,

@@ -19,8 +19,6 @@ from tf_scheduler.model.ids import AgentId, TaskId
 from tf_scheduler.model.state import FIRST_WAIT, PendingReconciliation, SchedulerState
 from tf_scheduler.model.task import TaskRecord, TaskStatus
 
-#: Seconds after a launch, or a status request, until the status of a silent launch is requested.
-LAUNCH_TIMEOUT = 30.0
 #: Maximum seconds until unanswered requests are repeated; the first wait is FIRST_WAIT, doubled each time.
 LONGEST_WAIT = 60.0
 #: Seconds between requests for all tasks.
@@ -51,7 +49,7 @@ def mark_answered(state: SchedulerState, launch: TaskId) -> SchedulerState:
     pending, status = state.session.reconciliation, state.stored.statuses.get(launch)
     if status is not None and status.state.is_silent:
         at = lost_at(state.spec, state.stored.tasks, state.stored.recoveries, status)
-        state = state.with_derived(next_lost_at=min(state.derived.next_lost_at, at))
+        state = state.with_derived(next_check_at=min(state.derived.next_check_at, at))
     return state.with_session(reconciliation=pending.with_answer(launch))
 
 
@@ -92,16 +90,14 @@ def _poll_current(state: SchedulerState, now: float) -> Decision:
     if state.live_count() and now >= pending.started_at + FULL_INTERVAL:
         return request(state, now)
     if not _must_repeat(state) or now < pending.asked_at + pending.retry_after:
-        return poll_silent_launches(state, now)
+        return decide(state)
     unknown = {status.id for status in state.stored.statuses.values() if status.state is TaskState.UNKNOWN}
     missing = _agents(record for record in state.live() if pending.awaits(record.id) or record.id in unknown)
     retry_after = min(2 * pending.retry_after, LONGEST_WAIT)
     missing_only = replace(pending, unanswered=frozenset(missing), answered=frozenset())
     pending = replace(missing_only, asked_at=now, retry_after=retry_after)
     calls = (Reconcile(missing),) if missing else ()
-    return decide(state.with_session(reconciliation=pending), calls=calls).then(
-        lambda after: poll_silent_launches(after, now)
-    )
+    return decide(state.with_session(reconciliation=pending), calls=calls)
 
 
 def _poll_abandoned(state: SchedulerState, now: float) -> Decision:
@@ -125,8 +121,6 @@ def deadlines(state: SchedulerState) -> Iterator[float]:
         yield pending.asked_at + pending.retry_after
     if state.live_count():
         yield pending.started_at + FULL_INTERVAL
-    if (silent := silent_until(state)) is not None:
-        yield silent
 
 
 def _must_repeat(state: SchedulerState) -> bool:
@@ -138,29 +132,8 @@ def _agents(records: Iterable[TaskRecord]) -> dict[TaskId, AgentId]:
     return {record.id: record.agent_id for record in records}
 
 
-def poll_silent_launches(state: SchedulerState, now: float) -> Decision:
-    """Request statuses of launches that have none; ACCEPT or an answer may be lost."""
-    deadline = silent_until(state)
-    if deadline is None or now < deadline or not state.session.connected:
-        return decide(state)
-    silent = [record for record in state.stored.tasks.values() if record.id not in state.stored.statuses]
-    late = [record for record in silent if now >= _asked_at(state, record) + LAUNCH_TIMEOUT]
-    queries = {**state.of_current_launches(state.process.launch_queries), **{record.id: now for record in late}}
-    after = state.with_process(launch_queries=queries)
-    since = min((_asked_at(after, record) for record in silent), default=0.0)
-    after = replace(after, derived=replace(after.derived, oldest_silent_launch=since))
-    return decide(after, calls=(Reconcile(_agents(late)),) if late else ())
-
-
-def silent_until(state: SchedulerState) -> float | None:
-    """Return when to check silent launches next; `None` if all launches have a status.
-
-    The time may be too early, because the oldest silent launch may have got a status since.
-    """
-    has_silent = len(state.stored.statuses) < len(state.stored.tasks)
-    return state.derived.oldest_silent_launch + LAUNCH_TIMEOUT if has_silent else None
-
-
-def _asked_at(state: SchedulerState, record: TaskRecord) -> float:
-    """Return the time of the launch, or of its last status request."""
-    return max(record.launched_at, state.process.launch_queries.get(record.id, 0.0))
+def ask_about(state: SchedulerState, records: Iterable[TaskRecord], now: float) -> Decision:
+    """Request the statuses of silent launches; ACCEPT or an answer may be lost."""
+    silent = [record for record in records if record.id not in state.stored.statuses]
+    queries = {**state.of_current_launches(state.process.launch_queries), **{record.id: now for record in silent}}
+    return decide(state.with_process(launch_queries=queries), calls=(Reconcile(_agents(silent)),) if silent else ())

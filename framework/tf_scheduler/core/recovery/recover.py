@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from tf_executor.contract.reports import TaskEnd
 from tf_executor.contract.states import TaskState
 from tf_scheduler.core.placement.constraints import move_ahead
-from tf_scheduler.core.recovery import replacement, startup_timeout
+from tf_scheduler.core.recovery import replacement
 from tf_scheduler.core.recovery.failure_causes import blames_agent, cause_of, record_failure
 from tf_scheduler.core.recovery.replacement import EARLY_SECONDS, REJECTED, last_step, replace_launch, restart_group
-from tf_scheduler.core.recovery.startup_timeout import CHECK_INTERVAL
 from tf_scheduler.core.state.backoff import exhausted, jitter_from_id, recent_failures, restart_delay
 from tf_scheduler.core.state.reducer import COLLATERAL_SECONDS, decide, lost_at
 from tf_scheduler.core.state.spec_index import affects
@@ -277,31 +276,12 @@ def release(state: SchedulerState, name: TaskName, now: float) -> SchedulerState
 
 
 def deadlines(state: SchedulerState) -> Iterator[float]:
-    """Yield the ends of back-offs and timeouts, and when tasks leave their agents."""
+    """Yield the ends of back-offs, and when tasks leave their agents."""
     yield state.derived.next_ready_at
     yield from (state.session.address_wait_until,) if state.session.offers else ()
-    yield from (state.derived.next_lost_at,) if _has_unreachable(state) else ()
-    yield from startup_timeout.deadlines(state)
     # Tasks on agents with a window move once, so windows before the last check of all tasks are over.
     leave_at = (_tasks_leave_at(state, window) for window in state.session.windows.values())
     yield from (at for at in leave_at if at > state.session.drained_at)
-
-
-def unreachable_too_long(state: SchedulerState, now: float) -> tuple[SchedulerState, tuple[TaskStatus, ...]]:
-    """Return statuses of tasks that were silent for `recovery.unreachable_timeout`.
-
-    The returned state has the time of the next check of all tasks. A task is checked only after Mesos has reported its
-    status on this connection.
-    """
-    if now < state.derived.next_lost_at or not _has_unreachable(state):
-        return state, ()
-    awaits, stored = state.session.reconciliation.awaits, state.stored
-    silent = (status for status in stored.statuses.values() if status.state.is_silent and not awaits(status.id))
-    times = [(status, lost_at(state.spec, stored.tasks, stored.recoveries, status)) for status in silent]
-    # Mesos cannot be asked about a task without an agent, so no answer makes it due again.
-    later = min((at for status, at in times if now < at or status.agent_id is None), default=math.inf)
-    due = tuple(status for status, at in times if now >= at)
-    return state.with_derived(next_lost_at=max(later, now + CHECK_INTERVAL)), due
 
 
 def lost(state: SchedulerState, status: TaskStatus) -> TaskStatus:
@@ -309,10 +289,6 @@ def lost(state: SchedulerState, status: TaskStatus) -> TaskStatus:
     at = lost_at(state.spec, state.stored.tasks, state.stored.recoveries, status)
     message = _SILENCE[status.state].format(round(at - status.timestamp, 1))
     return replace(status, state=TaskState.LOST, reason="REASON_AGENT_REMOVED", message=message, uuid="")
-
-
-def _has_unreachable(state: SchedulerState) -> bool:
-    return state.has_silent_tasks() and state.session.connected and state.stored.result is None
 
 
 def _cause(state: SchedulerState, change: StatusChange) -> Cause:

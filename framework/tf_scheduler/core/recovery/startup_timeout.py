@@ -1,4 +1,4 @@
-"""Relaunch tasks that do not start or join the TensorFlow cluster in time.
+"""Find launches that take too long; relaunch tasks that do not join the cluster.
 
 TensorFlow blocks forever, without error, on a missing peer. A task has joined when its executor reports that its server
 answers. Programs may have no server. So a task is late only if it has reported no progress and a server is expected:
@@ -9,14 +9,16 @@ scheduler only warns.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from enum import Enum
 from functools import partial
+from operator import attrgetter
 
 from tf_executor.contract.states import TaskState
 from tf_executor.contract.text import list_names
 from tf_scheduler.core.state.backoff import jitter_from_id, restart_delay
-from tf_scheduler.core.state.reducer import decide
+from tf_scheduler.core.state.reducer import LAUNCH_TIMEOUT, MIN_LAUNCH_SECONDS, awaits_server, decide, due_at
 from tf_scheduler.model.effects import Decision, Outcome
 from tf_scheduler.model.ids import NewId, TaskId, TaskName, name_of
 from tf_scheduler.model.state import SchedulerState
@@ -44,26 +46,54 @@ def with_start_time(status: TaskStatus, previous: TaskStatus | None) -> TaskStat
     return status
 
 
-def deadlines(state: SchedulerState) -> Iterator[float]:
-    """Yield the times at which tasks may be late, or may have taken too long to start."""
-    timeout = _join_timeout(state)
-    if timeout is not None:
-        yield _due(state, state.derived.oldest_start, timeout)
-    if (due := _no_server_warning_at(state)) is not None:
-        yield due
-    yield from _start_deadlines(state)
+class Wait(Enum):
+    """What a launch has not done yet."""
+
+    ANSWER = "have a status"
+    START = "start"
+    JOIN = "join the cluster"
+    RETURN = "be reachable again"
 
 
-def relaunch_late(state: SchedulerState, now: float, new_id: NewId) -> Decision:
+#: Seconds until an overdue launch is checked again; others have then another state.
+_AGAIN = {Wait.ANSWER: LAUNCH_TIMEOUT, Wait.RETURN: CHECK_INTERVAL}
+
+
+def overdue_launches(state: SchedulerState, now: float) -> tuple[SchedulerState, Mapping[Wait, Sequence[TaskRecord]]]:
+    """Return the state with the time of the next check, and the overdue launches."""
+    overdue: dict[Wait, list[TaskRecord]] = {wait: [] for wait in Wait}
+    later = _no_server_warning_at(state) or math.inf
+    for record in state.stored.tasks.values():
+        for wait, due in _waits(state, record):
+            later = min(later, due if now < due else now + _AGAIN.get(wait, math.inf))
+            if now >= due:
+                overdue[wait].append(record)
+    return state.with_derived(next_check_at=max(later, now + CHECK_INTERVAL)), overdue
+
+
+def _waits(state: SchedulerState, record: TaskRecord) -> Iterator[tuple[Wait, float]]:
+    """Yield what the launch has not done yet, and until when it may take."""
+    status, timeout = state.stored.statuses.get(record.id), state.spec.recovery.start_timeout
+    connected_at, due = state.session.connected_at, due_at(state.spec, record, status, state.stored.recoveries)
+    if status is None:
+        asked_at = max(record.launched_at, state.process.launch_queries.get(record.id, 0.0))
+        yield Wait.ANSWER, asked_at + LAUNCH_TIMEOUT
+    if state.stored.result is not None or due == math.inf:
+        return
+    if status is None or status.state is TaskState.STAGING:
+        if timeout is not None:
+            seconds = max(timeout, MIN_LAUNCH_SECONDS)
+            yield Wait.START, max(record.launched_at + seconds, connected_at + MIN_LAUNCH_SECONDS)
+    elif status.state.is_silent:
+        # Only after Mesos has reported its status on this connection.
+        yield from () if state.session.reconciliation.awaits(record.id) else ((Wait.RETURN, due),)
+    elif timeout is not None and _expected(state, record.id) and (joined_count(state) > 0 or _serves(state, record)):
+        yield Wait.JOIN, _due(state, status.timestamp, timeout)
+
+
+def relaunch_late(state: SchedulerState, late: Iterable[TaskRecord], now: float, new_id: NewId) -> Decision:
     """Relaunch late tasks and their groups; after too many attempts, fail the job."""
-    decision, timeout = _warn_no_server(state, now), _join_timeout(state)
-    if timeout is None or now < _due(state, state.derived.oldest_start, timeout):
-        return decision
-    watched = tuple(_watched(state))
-    late = [record for record, since in watched if now >= _due(state, since, timeout)]
-    oldest = min((since for _, since in watched if now < _due(state, since, timeout)), default=math.inf)
-    oldest = max(oldest, now + CHECK_INTERVAL - timeout)
-    decision = decision.then(lambda after: decide(after.with_derived(oldest_start=oldest)))
+    decision = decide(state)
     for record in late:
         decision = decision.then(partial(_late, record=record, now=now, new_id=new_id))
     return decision
@@ -72,29 +102,6 @@ def relaunch_late(state: SchedulerState, now: float, new_id: NewId) -> Decision:
 def joined_count(state: SchedulerState) -> int:
     """Return the number of tasks of the cluster whose TensorFlow server answers."""
     return state.derived.joined_count if state.spec.strategy.traits.has_servers else 0
-
-
-def _join_timeout(state: SchedulerState) -> float | None:
-    """Return `start_timeout` if a task may have to join; otherwise `None`."""
-    return state.spec.recovery.start_timeout if _is_watching(state) else None
-
-
-def _watched(state: SchedulerState) -> Iterator[tuple[TaskRecord, float]]:
-    """Yield each task that must join, and the time at which it started to run."""
-    others = joined_count(state) > 0
-    for status in _starting(state):
-        record = _expected(state, status.id)
-        if record is not None and (others or _serves(state, record)):
-            yield record, status.timestamp
-
-
-def _starting(state: SchedulerState) -> Iterator[TaskStatus]:
-    return (it for it in state.stored.statuses.values() if it.state is TaskState.RUNNING and it.healthy is None)
-
-
-def _is_watching(state: SchedulerState) -> bool:
-    """Return whether tasks are starting; without a connection their state is unknown."""
-    return state.derived.starting_count > 0 and state.session.connected and state.stored.result is None
 
 
 def _due(state: SchedulerState, since: float, timeout: float) -> float:
@@ -118,21 +125,21 @@ def _serves(state: SchedulerState, record: TaskRecord) -> bool:
 def _no_server_warning_at(state: SchedulerState) -> float | None:
     """Return when to check that a server answers; `None` if one does or after a check."""
     timeout = state.spec.recovery.start_timeout
-    if timeout is None or not _is_watching(state) or joined_count(state) > 0:
+    if timeout is None or not state.derived.starting_count or joined_count(state) > 0:
         return None
-    if not state.spec.strategy.traits.has_servers:
+    if state.stored.result is not None or not state.spec.strategy.traits.has_servers:
         return None
-    due = _due(state, state.derived.newest_start, timeout)
+    due = _due(state, max(map(attrgetter("timestamp"), filter(awaits_server, state.stored.statuses.values()))), timeout)
     return due if due > state.process.no_server_warned_at else None
 
 
-def _warn_no_server(state: SchedulerState, now: float) -> Decision:
+def warn_no_server(state: SchedulerState, now: float) -> Decision:
     """Warn that no server answers, once for the same launches."""
     due = _no_server_warning_at(state)
     if due is None or now < due:
         return decide(state)
     after = state.with_process(no_server_warned_at=due)
-    starting = [status.id for status in _starting(state)]
+    starting = [status.id for status in filter(awaits_server, state.stored.statuses.values())]
     names = [record.name for launch in starting if (record := _expected(state, launch)) is not None]
     if not names or any(launch in state.process.progress for launch in starting):
         return decide(after)
@@ -187,41 +194,8 @@ def _late_launches(state: SchedulerState, name: TaskName, now: float) -> int:
 # `hook_timeout` for fetching and hooks, the above for running programs.
 
 
-#: Minimum seconds for a launch, in which images and executors are fetched.
-MIN_LAUNCH_SECONDS = 60.0
-
-
-def _start_deadlines(state: SchedulerState) -> Iterator[float]:
-    """Yield the time at which the oldest silent launch may have taken too long."""
-    timeout = _start_timeout(state)
-    if timeout is not None and state.unstarted_count() and state.session.connected:
-        yield max(state.derived.oldest_unstarted_launch + timeout, state.session.connected_at + MIN_LAUNCH_SECONDS)
-
-
-def unstarted_launches(state: SchedulerState, now: float) -> tuple[SchedulerState, tuple[TaskStatus, ...]]:
-    """Return LOST statuses for launches that have not started in time.
-
-    The returned state has the time of the next check of all tasks.
-    """
-    due, timeout = next(_start_deadlines(state), math.inf), _start_timeout(state)
-    if timeout is None or now < due:
-        return state, ()
-    statuses = state.stored.statuses
-    silent = [
-        record
-        for record in state.stored.tasks.values()
-        if (status := statuses.get(record.id)) is None or status.state is TaskState.STAGING
-    ]
-    oldest = min((record.launched_at for record in silent if now < record.launched_at + timeout), default=math.inf)
+def unstarted_status(state: SchedulerState, record: TaskRecord, now: float) -> TaskStatus:
+    """Return the status LOST of a launch that has not started in time."""
+    timeout = max(state.spec.recovery.start_timeout or 0.0, MIN_LAUNCH_SECONDS)
     message = f"its agent has not started it {timeout:g} s after its launch"
-    late = tuple(
-        TaskStatus(record.id, TaskState.LOST, record.agent_id, message=message, timestamp=now)
-        for record in silent
-        if now >= record.launched_at + timeout
-    )
-    return state.with_derived(oldest_unstarted_launch=max(oldest, now + CHECK_INTERVAL - timeout)), late
-
-
-def _start_timeout(state: SchedulerState) -> float | None:
-    timeout = state.spec.recovery.start_timeout
-    return None if timeout is None or state.stored.result is not None else max(timeout, MIN_LAUNCH_SECONDS)
+    return TaskStatus(record.id, TaskState.LOST, record.agent_id, message=message, timestamp=now)

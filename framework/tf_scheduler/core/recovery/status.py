@@ -6,7 +6,7 @@ The table `REACTIONS` decides what a status means. The cause of a launch's end i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import partial
@@ -246,25 +246,29 @@ def _with_image_problem(status: TaskStatus, previous: TaskStatus | None, job: Jo
     return replace(status, message=f"{problem}; hint: {needs}", end=end)
 
 
-def expire_unreachable(state: SchedulerState, now: float, new_id: NewId, view: PlanView) -> effects.Decision:
+def expire_unreachable(
+    state: SchedulerState, records: Sequence[TaskRecord], now: float, new_id: NewId, view: PlanView
+) -> effects.Decision:
     """Mark tasks as lost that stay silent too long, even after another request.
 
     Lost tasks may still run, so their launches are stored as abandoned.
     """
-    state, silent = recover.unreachable_too_long(state, now)
-    lost_statuses = [recover.lost(state, status) for status in silent if reconcile.was_asked_again(state, status)]
-    unasked = [status for status in silent if not reconcile.was_asked_again(state, status)]
-    records = (state.stored.tasks[name_of(status.id)] for status in lost_statuses)
-    abandoned = [effects.LaunchAbandoned(AbandonedLaunch.of(record, now)) for record in records]
+    silent = {record.id: state.stored.statuses[record.id] for record in records}
+    unasked = [status for status in silent.values() if not reconcile.was_asked_again(state, status)]
+    lost = [record for record in records if reconcile.was_asked_again(state, silent[record.id])]
+    abandoned = [effects.LaunchAbandoned(AbandonedLaunch.of(record, now)) for record in lost]
+    lost_statuses = [recover.lost(state, silent[record.id]) for record in lost]
     decision = reconcile.ask_again(state, unasked, now) if unasked else decide(state)
     decision = decision.then(lambda after: _conclude(after, lost_statuses, now, new_id, view))
     return decision.then(lambda after: decide(after, *abandoned))
 
 
-def expire_unstarted(state: SchedulerState, now: float, new_id: NewId, view: PlanView) -> effects.Decision:
+def expire_unstarted(
+    state: SchedulerState, records: Sequence[TaskRecord], now: float, new_id: NewId, view: PlanView
+) -> effects.Decision:
     """Mark launches that did not start in time as lost; kill them in case they start."""
-    state, unstarted = startup_timeout.unstarted_launches(state, now)
-    kills = tuple(effects.Kill(status.id, status.agent_id) for status in unstarted if status.agent_id is not None)
+    unstarted = [startup_timeout.unstarted_status(state, record, now) for record in records]
+    kills = tuple(effects.Kill(record.id, record.agent_id) for record in records)
     return _conclude(state, unstarted, now, new_id, view).then(lambda after: decide(after, calls=kills))
 
 

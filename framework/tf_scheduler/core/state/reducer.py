@@ -30,6 +30,10 @@ from tf_scheduler.model.task import (
 COLLATERAL_SECONDS = 20.0
 #: Maximum number of remembered losses in this time.
 MAX_RECENT_LOSSES = 50
+#: Seconds after a launch, or a status request, until the status of a silent launch is requested.
+LAUNCH_TIMEOUT = 30.0
+#: Minimum seconds for a launch to start, in which images and executors are fetched.
+MIN_LAUNCH_SECONDS = 60.0
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -79,9 +83,26 @@ def lost_at(
     return status.timestamp + timeout
 
 
-def _awaits_server(status: TaskStatus) -> bool:
+def awaits_server(status: TaskStatus) -> bool:
     """Return whether the task runs, and its server has not answered yet."""
     return status.state is TaskState.RUNNING and status.healthy is None
+
+
+def due_at(
+    spec: ServiceSpec, record: TaskRecord, status: TaskStatus | None, recoveries: Mapping[TaskName, Recovery]
+) -> float:
+    """Return when the launch must have left this state; infinite if it may stay.
+
+    The first timeout counts. The connection, or what peers do, may prolong it.
+    """
+    timeout = math.inf if spec.recovery.start_timeout is None else spec.recovery.start_timeout
+    if status is None:
+        return record.launched_at + LAUNCH_TIMEOUT
+    if status.state is TaskState.STAGING:
+        return record.launched_at + max(timeout, MIN_LAUNCH_SECONDS)
+    if awaits_server(status):
+        return status.timestamp + timeout
+    return lost_at(spec, {record.name: record}, recoveries, status) if status.state.is_silent else math.inf
 
 
 _STORED, _DERIVED = (frozenset(item.name for item in fields(part)) for part in (StoredState, DerivedState))
@@ -119,11 +140,7 @@ class _Draft:
     unhealthy_count: int
     starting_count: int
     joined_count: int
-    oldest_start: UnixTime
-    newest_start: UnixTime
-    oldest_unstarted_launch: UnixTime
-    oldest_silent_launch: UnixTime
-    next_lost_at: UnixTime
+    next_check_at: UnixTime
     launches_to_replace: _Table[TaskName, TaskId]
     delayed_tasks: _Table[TaskName, UnixTime]
     next_ready_at: float
@@ -145,6 +162,8 @@ class _Draft:
 
     def state(self, before: SchedulerState) -> SchedulerState:
         """Return `before` with all changes of the draft."""
+        if not self._waits():
+            self.next_check_at = math.inf
         values = {name: getattr(self, name) for name in _NAMES}
         values |= {name: values[name].value for name in _MAPPINGS}
         same_kill = self.next_kill_at == before.session.next_kill_at
@@ -156,6 +175,13 @@ class _Draft:
             before.session if same_kill else replace(before.session, next_kill_at=self.next_kill_at),
             before.process if same_progress else replace(before.process, progress=self.progress.value),
         )
+
+    def _waits(self) -> bool:
+        """Return whether a launch may take too long for anything, see `due_at`."""
+        counts = self.state_counts.value
+        is_starting = self.starting_count > 0 and self.spec.recovery.start_timeout is not None
+        has_silent = len(self.statuses.value) < len(self.tasks.value) or not SILENT_STATES.isdisjoint(counts)
+        return is_starting or has_silent or TaskState.STAGING in counts
 
     def count_status(self, status: TaskStatus | None, difference: int) -> None:
         """Add a status to the counts, or remove it (`difference` -1)."""
@@ -170,13 +196,7 @@ class _Draft:
             self.unhealthy_count += difference
         if status.state is TaskState.RUNNING and status.healthy and kind_of(name_of(status.id)).in_cluster:
             self.joined_count += difference
-        if _awaits_server(status):
-            self.starting_count += difference
-            if not self.starting_count:
-                self.oldest_start, self.newest_start = math.inf, 0.0
-            elif difference > 0:
-                self.oldest_start = min(self.oldest_start, status.timestamp)
-                self.newest_start = max(self.newest_start, status.timestamp)
+        self.starting_count += difference * awaits_server(status)
 
     def forget_launch(self, record: TaskRecord) -> None:
         """Erase all data of one launch."""
@@ -197,18 +217,12 @@ class _Draft:
 
     def launch(self, record: TaskRecord) -> None:
         before = self.tasks.value.get(record.name)
-        silent_count = len(self.tasks.value) - len(self.statuses.value)
-        if not silent_count:
-            self.oldest_silent_launch = 0.0
-        if not silent_count + self.state_counts.value.get(TaskState.STAGING, 0):
-            self.oldest_unstarted_launch = math.inf
         if before is not None:
             self.forget_launch(before)
         if record.is_placeholder:
             self.idle_tasks.put(record.name, record.id)
         self.tasks.put(record.name, record)
-        self.oldest_unstarted_launch = min(self.oldest_unstarted_launch, record.launched_at)
-        self.oldest_silent_launch = min(self.oldest_silent_launch or math.inf, record.launched_at)
+        self._check(record, None)
         began = record.job_started_at or record.launched_at
         self.first_launch_at = began if self.first_launch_at is None else min(self.first_launch_at, began)
 
@@ -218,30 +232,23 @@ class _Draft:
         self.count_status(status, 1)
         self.statuses.put(status.id, status)
         if joined_count <= 0 < self.joined_count and self.starting_count:
-            # From now on every starting task must join.
-            self.oldest_start = min(item.timestamp for item in self.statuses.value.values() if _awaits_server(item))
-        record = self.tasks.value.get(name_of(status.id))
-        if status.state is TaskState.STAGING and record is not None:
-            # Its agent may have been silent at the last check of all tasks.
-            self.oldest_unstarted_launch = min(self.oldest_unstarted_launch, record.launched_at)
-        if status.state.is_silent:
-            self._note_silence(status)
-        elif SILENT_STATES.isdisjoint(self.state_counts.value):
-            self.next_lost_at = math.inf
+            self.next_check_at = 0.0  # from now on every starting task must join
+        self._check(self.tasks.value.get(name_of(status.id)), status)
 
-    def _note_silence(self, status: TaskStatus) -> None:
-        at = lost_at(self.spec, self.tasks.value, self.recoveries.value, status)
-        self.next_lost_at = min(self.next_lost_at, at)
+    def _check(self, record: TaskRecord | None, status: TaskStatus | None) -> None:
+        """Let the next check be in time for the launch."""
+        if record is not None:
+            self.next_check_at = min(self.next_check_at, due_at(self.spec, record, status, self.recoveries.value))
 
     def decide_recovery(self, recovery: Recovery) -> None:
         name, before = recovery.task, self.recoveries.value.get(recovery.task)
         self.recoveries.put(name, recovery)
         status = self.statuses.value.get(recovery.launch)
+        record = self.tasks.value.get(name)
         if status is not None and status.state.is_silent:
-            self._note_silence(status)
+            self._check(record, status)
         if before is None or (before.since, before.cause) != (recovery.since, recovery.cause):
             self._record_loss(recovery)
-        record = self.tasks.value.get(name)
         if record is None or record.id != recovery.launch:
             self.launches_to_replace.pop(name)
             self.delayed_tasks.pop(name)

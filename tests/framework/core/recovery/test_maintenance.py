@@ -71,8 +71,9 @@ def test_tasks_are_moved_shortly_before_window() -> None:
     begun = world.now
 
     plan_window(world, "a", 600.0)
+    pass_time(world, 60)  # the launches are checked meanwhile
     assert begun + 600.0 - AHEAD == next_deadline(world.state)
-    pass_time(world, round(600 - AHEAD) - 2)
+    pass_time(world, round(600 - AHEAD) - 62)
     assert {"worker-0": "a", "worker-1": "b"} == hosts(world)
     pass_time(world, 30)
 

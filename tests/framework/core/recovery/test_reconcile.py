@@ -13,19 +13,18 @@ from tf_executor.contract.states import TaskState
 from tf_scheduler.core.recovery.reconcile import (
     ABANDONED_INTERVAL,
     FULL_INTERVAL,
-    LAUNCH_TIMEOUT,
     LONGEST_WAIT,
     MAX_ABANDONED,
+    ask_about,
     ask_again,
     deadlines,
     mark_answered,
     poll,
-    poll_silent_launches,
-    silent_until,
     was_asked_again,
 )
+from tf_scheduler.core.recovery.startup_timeout import Wait, overdue_launches
 from tf_scheduler.core.scheduler import next_deadline
-from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.core.state.reducer import LAUNCH_TIMEOUT, apply
 from tf_scheduler.model.effects import Decision, LaunchAbandoned, Reconcile, StatusStored, TaskLaunched
 from tf_scheduler.model.ids import AgentId, TaskId, TaskName, name_of
 from tf_scheduler.model.spec import RecoveryPolicy
@@ -253,16 +252,16 @@ def test_silent_launches_are_asked_about_after_a_while() -> None:
     ]
     state = apply(state, *map(TaskLaunched, records))
 
-    decision = poll_silent_launches(state, 50.0 + LAUNCH_TIMEOUT)
+    def ask(state: SchedulerState, now: float) -> Decision:
+        checked, overdue = overdue_launches(state, now + LAUNCH_TIMEOUT)
+        return ask_about(checked, overdue[Wait.ANSWER], now + LAUNCH_TIMEOUT)
 
-    assert 50.0 + LAUNCH_TIMEOUT == silent_until(state)
-    assert () == poll_silent_launches(state, 49.0 + LAUNCH_TIMEOUT).calls
-    assert (Reconcile({TaskId("worker-0__2"): AgentId("a")}),) == decision.calls
-    assert 60.0 + LAUNCH_TIMEOUT == silent_until(decision.state)
-    later = poll_silent_launches(decision.state, 60.0 + LAUNCH_TIMEOUT)
-    assert (Reconcile({TaskId("worker-1__2"): AgentId("a")}),) == later.calls
-    assert 50.0 + 2 * LAUNCH_TIMEOUT == silent_until(later.state)
-    assert () == poll_silent_launches(with_fields(state, connected=False), 1e9).calls
+    assert () == ask(state, 49.0).calls
+    first = ask(state, 50.0)
+    assert (Reconcile({TaskId("worker-0__2"): AgentId("a")}),) == first.calls
+    second = ask(first.state, 60.0)
+    assert (Reconcile({TaskId("worker-1__2"): AgentId("a")}),) == second.calls
+    assert 50.0 + 2 * LAUNCH_TIMEOUT == overdue_launches(second.state, 62.0 + LAUNCH_TIMEOUT)[0].derived.next_check_at
 
 
 def test_answer_about_launch_without_status_is_harmless() -> None:

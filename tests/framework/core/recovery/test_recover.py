@@ -1,6 +1,5 @@
 """Recovery of ended tasks: relaunch, or failure of the job."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -11,7 +10,7 @@ from tf_executor.contract.states import TaskState, Verdict
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.recovery import recover, replacement
 from tf_scheduler.core.recovery.replacement import replace_launch
-from tf_scheduler.core.recovery.startup_timeout import CHECK_INTERVAL
+from tf_scheduler.core.recovery.startup_timeout import CHECK_INTERVAL, Wait, overdue_launches
 from tf_scheduler.core.state.reducer import COLLATERAL_SECONDS, apply
 from tf_scheduler.model.effects import AgentFailureRecorded, RecoveryDecided, StatusStored
 from tf_scheduler.model.ids import AgentId
@@ -23,6 +22,11 @@ from tf_scheduler.model.task import AgentFailures, Cause, Recovery
 SPEC = a_spec()
 STATE = a_running_state(SPEC)
 NOW = 20.0
+
+
+def unreachable(state, now):
+    """Return the launches that were silent for too long."""
+    return [record.id for record in overdue_launches(state, now)[1][Wait.RETURN]]
 
 
 def end(state, name="worker-0", task_state=TaskState.FAILED, now=NOW, ran=True, **options):
@@ -494,10 +498,10 @@ def test_unreachable_task_is_lost_after_timeout() -> None:
     timeout = SPEC.recovery.unreachable_timeout
     state = apply(STATE, StatusStored(a_status("worker-0__1", TaskState.UNREACHABLE, timestamp=10.0)))
 
-    assert 10.0 + timeout == min(recover.deadlines(state))
-    assert (state, ()) == recover.unreachable_too_long(state, 9.0 + timeout)
-    _, (silent,) = recover.unreachable_too_long(state, 10.0 + timeout)
-    status = recover.lost(state, silent)
+    assert 10.0 + timeout == overdue_launches(state, 1.0)[0].derived.next_check_at
+    assert [] == unreachable(state, 9.0 + timeout)
+    (silent,) = unreachable(state, 10.0 + timeout)
+    status = recover.lost(state, state.stored.statuses[silent])
     assert ("worker-0__1", TaskState.LOST) == (status.id, status.state)
 
 
@@ -516,8 +520,7 @@ def test_unreachable_task_that_an_operator_replaces_is_lost_at_once(
     state = apply(STATE, *(changes if is_first else changes[::-1]))
 
     at = 10.0 + timeout if expected is None else expected
-    assert [()] == [recover.unreachable_too_long(state, at - 1.0)[1]]
-    assert silent.id == recover.unreachable_too_long(state, at)[1][0].id
+    assert ([], [silent.id]) == (unreachable(state, at - 1.0), unreachable(state, at))
 
 
 def test_launch_is_ready_after_its_back_off() -> None:
@@ -638,10 +641,7 @@ def test_only_tasks_silent_for_long_enough_are_lost() -> None:
     state = apply(STATE, *map(StatusStored, statuses))
     due = 10.0 + SPEC.recovery.unreachable_timeout
 
-    checked, silent = recover.unreachable_too_long(state, due)
-
-    assert ["worker-0__1"] == [status.id for status in silent]
-    assert due + 1.0 == min(recover.deadlines(checked))
+    assert ["worker-0__1"] == unreachable(state, due)
 
 
 @pytest.mark.parametrize(("times", "expected"), [((), None), ((15.0,), Verdict.FAILED)])
@@ -695,13 +695,9 @@ def test_silent_task_without_agent_is_due_again_immediately() -> None:
     state = apply(STATE, StatusStored(silent))
     due = 10.0 + SPEC.recovery.unreachable_timeout
 
-    with_agent, _ = recover.unreachable_too_long(apply(STATE, StatusStored(replace(silent, agent_id="a"))), due)
-    without_agent, _ = recover.unreachable_too_long(state, due)
+    checked, _ = overdue_launches(state, due)
 
-    assert (math.inf, due + CHECK_INTERVAL) == (
-        with_agent.derived.next_lost_at,
-        without_agent.derived.next_lost_at,
-    )
+    assert due + CHECK_INTERVAL == checked.derived.next_check_at
 
 
 def test_loss_without_fault_does_not_fail_a_job_that_has_reached_its_limit() -> None:
@@ -740,9 +736,4 @@ def test_silent_task_is_not_lost_before_mesos_has_answered() -> None:
     due = 10.0 + SPEC.recovery.unreachable_timeout
     awaiting = with_fields(silent, reconciliation=PendingReconciliation(frozenset({"worker-0__1"})))
 
-    assert [1, 0] == [len(recover.unreachable_too_long(state, due)[1]) for state in (silent, awaiting)]
-
-
-def test_service_without_silent_tasks_has_no_deadline_for_them() -> None:
-    """The next check of earlier silent tasks may be in the past."""
-    assert 7.0 not in recover.deadlines(with_fields(STATE, next_lost_at=7.0))
+    assert [1, 0] == [len(unreachable(state, due)) for state in (silent, awaiting)]

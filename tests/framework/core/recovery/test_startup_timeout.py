@@ -14,6 +14,9 @@ from tf_scheduler.core.recovery.startup_timeout import (
     LATE_LAUNCHES_COUNT,
     MAX_LATE_LAUNCHES,
     RECONNECT_GRACE,
+    Wait,
+    overdue_launches,
+    unstarted_status,
     with_start_time,
 )
 from tf_scheduler.core.state.backoff import jitter_from_id, restart_delay
@@ -37,7 +40,14 @@ WAITING = apply(
 
 
 def expire(state, now=10.0 + TIMEOUT):
-    return startup_timeout.relaunch_late(state, now, lambda: "id")
+    checked, found = overdue_launches(state, now)
+    warned = startup_timeout.warn_no_server(checked, now)
+    return warned.then(lambda after: startup_timeout.relaunch_late(after, found[Wait.JOIN], now, lambda: "id"))
+
+
+def unstarted(state, now):
+    """Return the launches that have not started in time."""
+    return [record.id for record in overdue_launches(state, now)[1][Wait.START]]
 
 
 def late(decision):
@@ -60,7 +70,7 @@ def test_start_time_is_that_of_first_running_status(stored, expected) -> None:
 
 
 def test_task_that_misses_its_peers_is_relaunched_after_timeout() -> None:
-    assert [10.0 + TIMEOUT] == list(startup_timeout.deadlines(WAITING))
+    assert 10.0 + TIMEOUT == overdue_launches(WAITING, 1.0)[0].derived.next_check_at
     assert () == expire(WAITING, 9.0 + TIMEOUT).changes
     assert (Cause.NOT_JOINED, 1) == (
         late(expire(WAITING))["worker-0"].cause,
@@ -79,23 +89,24 @@ def test_ready_tasks_are_counted() -> None:
     [
         with_fields(WAITING, progress={"worker-0__1": Progress(1, 1.0)}),
         with_fields(WAITING, retired={"worker-0__1": "update"}),
-        with_fields(WAITING, connected=False),
         replace(WAITING, spec=a_spec(recovery=RecoveryPolicy(start_timeout=None))),
         apply(WAITING, RecoveryDecided(replace_launch(WAITING, WAITING.stored.tasks["worker-0"], "x", 20.0))),
     ],
-    ids=["progress", "stopping", "disconnected", "unlimited", "replaced"],
+    ids=["progress", "stopping", "unlimited", "replaced"],
 )
 def test_task_is_not_late_without_need_to_join(state) -> None:
     """A deadline may remain until the next check, but not after it."""
     decision = expire(state)
 
     assert () == decision.changes
-    assert all(due > 10.0 + TIMEOUT for due in startup_timeout.deadlines(decision.state))
+    assert decision.state.derived.next_check_at > 10.0 + TIMEOUT
 
 
 def test_reconnect_delays_timeout() -> None:
     """Progress is unknown after a reconnect."""
-    assert [500.0 + RECONNECT_GRACE] == list(startup_timeout.deadlines(with_fields(WAITING, connected_at=500.0)))
+    checked, found = overdue_launches(with_fields(WAITING, connected_at=500.0), 500.0)
+
+    assert ([], 500.0 + RECONNECT_GRACE) == (found[Wait.JOIN], checked.derived.next_check_at)
 
 
 def test_too_many_late_launches_fail_job() -> None:
@@ -146,21 +157,21 @@ def test_missing_servers_of_all_tasks_are_a_single_warning() -> None:
 def test_silent_launch_is_lost_after_timeout() -> None:
     state = apply(WAITING, TaskLaunched(a_record(SPEC, "worker-0", "2")))
 
-    assert (state, ()) == startup_timeout.unstarted_launches(state, 4.0 + TIMEOUT)
-    _, (status,) = startup_timeout.unstarted_launches(state, 5.0 + TIMEOUT)
-    assert ("worker-0__2", TaskState.LOST) == (status.id, status.state)
+    assert ([], ["worker-0__2"]) == (unstarted(state, 4.0 + TIMEOUT), unstarted(state, 5.0 + TIMEOUT))
 
 
 def test_launch_that_stages_after_silence_is_lost_after_timeout() -> None:
     """The check of another launch has left it out while its agent was silent."""
     launches = (TaskLaunched(a_record(SPEC, name, "2")) for name in ("worker-0", "worker-1"))
     state = apply(WAITING, *launches, StatusStored(a_status("worker-0__2", TaskState.UNREACHABLE)))
-    checked, (other,) = startup_timeout.unstarted_launches(state, 5.0 + TIMEOUT)
+    checked, found = overdue_launches(state, 5.0 + TIMEOUT)
+    (other,) = (unstarted_status(state, record, 5.0 + TIMEOUT) for record in found[Wait.START])
     staging = StatusStored(a_status("worker-0__2", TaskState.STAGING))
 
-    state = apply(with_fields(checked, connected=True), StatusStored(other), staging)
+    state = apply(checked, StatusStored(other), staging)
 
-    assert ["worker-0__2"] == [item.id for item in startup_timeout.unstarted_launches(state, 6.0 + TIMEOUT)[1]]
+    assert 5.0 + TIMEOUT == state.derived.next_check_at
+    assert ["worker-0__2"] == unstarted(state, 6.0 + TIMEOUT)
 
 
 def test_unhealthy_task_is_not_ready() -> None:
@@ -213,15 +224,13 @@ def test_warning_names_the_first_tasks(workers: int, words: str) -> None:
     [
         replace(WAITING, spec=a_spec(recovery=RecoveryPolicy(start_timeout=None))),
         apply(WAITING, ResultDecided(Result(Verdict.FAILED, "x", 1.0))),
-        with_fields(WAITING, connected=False),
     ],
-    ids=["unlimited", "the job has ended", "disconnected"],
+    ids=["unlimited", "the job has ended"],
 )
 def test_silent_launch_waits_without_timeout(state) -> None:
     state = apply(state, TaskLaunched(a_record(SPEC, "worker-0", "2")))
 
-    assert [] == list(startup_timeout.deadlines(state))
-    assert (state, ()) == startup_timeout.unstarted_launches(state, 1e9)
+    assert [] == unstarted(state, 1e9)
 
 
 def test_only_silent_and_staging_launches_are_lost() -> None:
@@ -230,11 +239,7 @@ def test_only_silent_and_staging_launches_are_lost() -> None:
     state = apply(WAITING, TaskLaunched(a_record(SPEC, "worker-0", "2")), TaskLaunched(younger))
     starting = apply(state, StatusStored(a_status("worker-0__2", TaskState.STARTING)))
 
-    checked, statuses = startup_timeout.unstarted_launches(state, 5.0 + TIMEOUT)
-
-    assert ["worker-0__2"] == [status.id for status in statuses]
-    assert 7.0 + TIMEOUT == min(startup_timeout.deadlines(checked))
-    assert () == startup_timeout.unstarted_launches(starting, 6.9 + TIMEOUT)[1]
+    assert (["worker-0__2"], []) == (unstarted(state, 5.0 + TIMEOUT), unstarted(starting, 6.9 + TIMEOUT))
 
 
 def test_second_late_launch_is_relaunched_and_third_fails_job() -> None:
@@ -249,23 +254,14 @@ def test_second_late_launch_is_relaunched_and_third_fails_job() -> None:
     assert [True] == [outcome.warning for outcome in decision.outcomes]
 
 
-def test_next_check_is_when_the_next_task_is_late() -> None:
+@pytest.mark.parametrize(("started", "expected"), [(1.5, 2.0), (30.0, 30.0)])
+def test_next_check_is_when_the_next_task_is_late(started: float, expected: float) -> None:
     """At least a second later, so that many tasks are checked together."""
-    soon, later = (
-        expire(apply(WAITING, StatusStored(a_status("worker-1__1", timestamp=10.0 + seconds)))).state.derived
-        for seconds in (0.5, 30.0)
-    )
+    state = apply(WAITING, StatusStored(a_status("worker-0__1", timestamp=started)))
 
-    assert (11.0, 40.0) == (soon.oldest_start, later.oldest_start)
+    checked, _ = overdue_launches(state, 1.0 + TIMEOUT)
 
-
-def test_next_check_of_silent_launches_is_a_second_later_at_least() -> None:
-    launches = (replace(a_record(SPEC, f"worker-{n}", "2"), launched_at=5.0 + n / 2) for n in (0, 1))
-    state = apply(WAITING, *map(TaskLaunched, launches))
-
-    checked, (status,) = startup_timeout.unstarted_launches(state, 5.0 + TIMEOUT)
-
-    assert ("worker-0__2", 6.0) == (status.id, checked.derived.oldest_unstarted_launch)
+    assert expected + TIMEOUT == checked.derived.next_check_at
 
 
 def test_progress_of_one_task_silences_the_warning() -> None:
@@ -320,13 +316,3 @@ def test_stored_launch_of_a_removed_task_is_ignored() -> None:
     newer = with_fields(WAITING, tasks={**tasks, "worker-0": a_record(SPEC, "worker-0", "2")})
 
     assert [(), ()] == [expire(state).changes for state in (removed, newer)]
-
-
-def test_next_check_is_that_of_the_oldest_silent_launch() -> None:
-    launches = (replace(a_record(SPEC, f"worker-{n}", "2"), launched_at=5.0 + 20.0 * n) for n in (0, 1))
-    chief = replace(a_record(SPEC, "chief-0", "2"), launched_at=60.0)
-    state = apply(WAITING, *map(TaskLaunched, (*launches, chief)))
-
-    checked, _ = startup_timeout.unstarted_launches(state, 5.0 + TIMEOUT)
-
-    assert 25.0 == checked.derived.oldest_unstarted_launch

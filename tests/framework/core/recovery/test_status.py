@@ -11,8 +11,8 @@ from tf_scheduler.core.offers import rounds
 from tf_scheduler.core.plans.scheduling import KILL_INTERVAL, view_of
 from tf_scheduler.core.recovery import status as updates
 from tf_scheduler.core.recovery.replacement import replace_launch
-from tf_scheduler.core.recovery.startup_timeout import MIN_LAUNCH_SECONDS
-from tf_scheduler.core.state.reducer import apply
+from tf_scheduler.core.recovery.startup_timeout import Wait, overdue_launches
+from tf_scheduler.core.state.reducer import MIN_LAUNCH_SECONDS, apply
 from tf_scheduler.model.effects import (
     Acknowledge,
     Kill,
@@ -151,7 +151,10 @@ def test_unstarted_launch_is_lost_and_killed() -> None:
     state = apply(a_running_state(spec), TaskLaunched(a_record(spec, "worker-0", "2")))
     due = 5.0 + MIN_LAUNCH_SECONDS
 
-    early, late = (updates.expire_unstarted(state, t, lambda: "id", view_of(state)) for t in (due - 1, due))
+    early, late = (
+        updates.expire_unstarted(state, overdue_launches(state, at)[1][Wait.START], at, lambda: "id", view_of(state))
+        for at in (due - 1, due)
+    )
 
     assert ((), ()) == (early.changes, early.calls)
     assert TaskState.LOST is late.state.stored.statuses["worker-0__2"].state
@@ -246,7 +249,8 @@ def test_task_without_answer_is_asked_about_before_it_is_lost() -> None:
     due = 10.0 + SPEC.recovery.unreachable_timeout
 
     def expire(state, now):
-        return updates.expire_unreachable(state, now, lambda: "id", view_of(state))
+        overdue = overdue_launches(state, now)[1][Wait.RETURN]
+        return updates.expire_unreachable(state, overdue, now, lambda: "id", view_of(state))
 
     first = expire(state, due)
     answered = update(first.state, "worker-0__1", TaskState.UNREACHABLE, uuid="answer").state

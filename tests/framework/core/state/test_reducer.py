@@ -14,8 +14,10 @@ from tf_executor.contract.states import TaskState, Verdict
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.state.reducer import (
     COLLATERAL_SECONDS,
+    LAUNCH_TIMEOUT,
     MAX_RECENT_LOSSES,
     apply,
+    due_at,
     lost_at,
 )
 from tf_scheduler.core.state.spec_index import scalable_job, with_workers
@@ -106,34 +108,10 @@ def test_only_collective_workers_are_scalable() -> None:
     assert scalable_job(replace(ELASTIC, jobs=(job, replace(job, section="gpu_worker")))) is None
 
 
-def test_start_times_are_those_of_tasks_that_have_not_joined() -> None:
-    starting = (StatusStored(a_status(f"worker-{number}__1", timestamp=10.0 + number)) for number in (1, 0))
-    others = (StatusStored(a_status(f"{name}__1", healthy=True)) for name in ("ps-0", "chief-0"))
-    state = apply(a_running_state(SPEC, TaskState.STARTING), *starting)
-    joined = (StatusStored(a_status(f"worker-{number}__1", healthy=True)) for number in (0, 1))
-    ready = apply(state, *others, *joined)
-
-    assert (10.0, 11.0) == (state.derived.oldest_start, state.derived.newest_start)
-    assert (math.inf, 0.0) == (ready.derived.oldest_start, ready.derived.newest_start)
-
-
 def test_silent_task_without_record_is_lost_after_default_timeout() -> None:
     status = a_status("worker-0__1", TaskState.UNREACHABLE, timestamp=7.0)
 
     assert 7.0 + SPEC.recovery.unreachable_timeout == lost_at(SPEC, {}, {}, status)
-
-
-def test_only_staging_launch_awaits_its_start() -> None:
-    """The check of all launches is not repeated for a program that runs."""
-    state = with_fields(a_running_state(SPEC), oldest_unstarted_launch=math.inf)
-    launched_at = state.stored.tasks["worker-0"].launched_at
-
-    times = [
-        apply(state, StatusStored(a_status("worker-0__1", task_state))).derived.oldest_unstarted_launch
-        for task_state in (TaskState.RUNNING, TaskState.STAGING)
-    ]
-
-    assert [math.inf, launched_at] == times
 
 
 def lost(name: str, since: float, cause: Cause = Cause.INFRASTRUCTURE) -> RecoveryDecided:
@@ -220,63 +198,53 @@ START = {
     "state_counts": {},
     "starting_count": 0,
     "first_launch_at": None,
-    "oldest_start": math.inf,
-    "newest_start": 0.0,
-    "oldest_unstarted_launch": math.inf,
-    "oldest_silent_launch": 0.0,
+    "next_check_at": math.inf,
 }
 
 
 def check_derived(state, launches) -> None:
     derived, statuses = state.derived, list(state.stored.statuses.values())
     running = [status for status in statuses if status.state is TaskState.RUNNING]
-    starting = [status.timestamp for status in running if status.healthy is None]
+    starting = [status for status in running if status.healthy is None]
     assert Counter(status.state for status in statuses) == dict(derived.state_counts)
     assert (len(starting), sum(status.healthy is False for status in running)) == (
         derived.starting_count,
         derived.unhealthy_count,
     )
-    if starting:
-        assert (derived.oldest_start, max(starting)) <= (min(starting), derived.newest_start)
-        assert max(starting) <= derived.newest_start
-    else:
-        assert (math.inf, 0.0) == (derived.oldest_start, derived.newest_start)
-    silent = [record.launched_at for record in state.stored.tasks.values() if state.status(record.name) is None]
-    staging = [
-        record.launched_at
-        for record in state.stored.tasks.values()
-        if (status := state.status(record.name)) is None or status.state is TaskState.STAGING
-    ]
-    assert derived.oldest_silent_launch <= min(silent, default=math.inf)
-    assert derived.oldest_unstarted_launch <= min(staging, default=math.inf)
-    unreachable = [item for item in statuses if item.state is TaskState.UNREACHABLE]
-    lost = [lost_at(SPEC, state.stored.tasks, state.stored.recoveries, item) for item in unreachable]
-    assert derived.next_lost_at <= min(lost, default=math.inf)
+    due = (due_at(SPEC, item, state.status(item.name), state.stored.recoveries) for item in state.stored.tasks.values())
+    assert derived.next_check_at <= min(due, default=math.inf)
     assert min(launches, default=None) == derived.first_launch_at
 
 
-def test_times_of_next_checks_are_those_of_remaining_launches() -> None:
-    """An old launch that has started or ended must not cause checks forever."""
-    state = apply(a_running_state(SPEC), StatusStored(a_status("worker-0__1", TaskState.UNREACHABLE, timestamp=5.0)))
-    assert 5.0 + SPEC.recovery.unreachable_timeout == state.derived.next_lost_at
+START_TIMEOUT = SPEC.recovery.start_timeout or math.nan
 
-    state = apply(state, StatusStored(a_status("worker-0__1", TaskState.FAILED)))
-    again = apply(state, TaskLaunched(replace(a_record(SPEC, "worker-0", "2"), launched_at=70.0)))
 
-    assert math.inf == state.derived.next_lost_at
-    assert (70.0, 70.0) == (again.derived.oldest_silent_launch, again.derived.oldest_unstarted_launch)
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (None, 5.0 + LAUNCH_TIMEOUT),
+        (a_status("worker-0__1", TaskState.STAGING), 5.0 + START_TIMEOUT),
+        (a_status("worker-0__1", TaskState.STARTING), math.inf),
+        (a_status("worker-0__1", timestamp=7.0), 7.0 + START_TIMEOUT),
+        (a_status("worker-0__1", timestamp=7.0, healthy=True), math.inf),
+        (a_status("worker-0__1", TaskState.UNREACHABLE, timestamp=7.0), 7.0 + SPEC.recovery.unreachable_timeout),
+        (a_status("worker-0__1", TaskState.FAILED), math.inf),
+    ],
+)
+def test_launch_must_leave_its_state_in_time(status, expected: float) -> None:
+    record = a_record(SPEC, "worker-0")
+
+    assert expected == due_at(SPEC, record, status, {})
 
 
 def test_first_ready_task_makes_all_starting_tasks_due() -> None:
-    """Until then they need not join, and their oldest start may be skipped."""
-    state = with_fields(a_running_state(SPEC), oldest_start=500.0)
-    starting = apply(state, StatusStored(a_status("worker-0__1", timestamp=7.0)))
-    skipped = with_fields(starting, oldest_start=500.0)
+    """Until then they need not join."""
+    starting = apply(a_running_state(SPEC), StatusStored(a_status("worker-0__1", timestamp=7.0)))
 
-    first = apply(skipped, StatusStored(a_status("ps-0__1", healthy=True)))
-    second = apply(with_fields(first, oldest_start=500.0), StatusStored(a_status("chief-0__1", healthy=True)))
+    first = apply(with_fields(starting, next_check_at=500.0), StatusStored(a_status("ps-0__1", healthy=True)))
+    second = apply(with_fields(first, next_check_at=500.0), StatusStored(a_status("chief-0__1", healthy=True)))
 
-    assert (0.0, 500.0) == (first.derived.oldest_start, second.derived.oldest_start)
+    assert (0.0, 500.0) == (first.derived.next_check_at, second.derived.next_check_at)
 
 
 def test_repeated_recovery_does_not_delay_task_again() -> None:
@@ -332,4 +300,4 @@ def test_status_of_a_removed_task_starts_no_timeout() -> None:
 
     after = apply(state, StatusStored(a_status("worker-9__1", TaskState.STAGING)))
 
-    assert state.derived.oldest_unstarted_launch == after.derived.oldest_unstarted_launch
+    assert state.derived.next_check_at == after.derived.next_check_at
