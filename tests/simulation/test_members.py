@@ -12,6 +12,7 @@ import pytest
 from builders import a_spec
 from kit.worlds import deployed
 from simulation import expect, send
+from simulation.mesos import an_agent
 from simulation.world import Step, World, play
 from tf_executor.contract.payload import MEMBERS, Payload
 from tf_executor.contract.reports import Progress
@@ -26,6 +27,7 @@ from tf_scheduler.model.task import PodVerb
 
 COMPLETE = Status.COMPLETE
 CHIEF = TaskName("chief-0")
+ALL_OF_TWO = ("chief-0", "ps-0", "worker-0", "worker-1")
 
 
 def live(workers: int) -> ServiceSpec:
@@ -361,6 +363,26 @@ def test_new_chief_is_informed_again() -> None:
         *send.joined("chief-0"),
         send.wait(1),
         tells(1, 0, 1),
+    )
+
+
+def test_lost_chief_does_not_wait_for_workers_without_a_place() -> None:
+    """They join when they have one."""
+    world = deployed(live(2), an_agent("agent-1", cpus=2.5))
+    play(world, *send.joined("chief-0", "ps-0", "worker-0", "worker-1"), send.wait(1), answers(1))
+    play(world, send.restart(live(4)), send.register(), send.offers(), expect.launched(), expect.alive(*ALL_OF_TWO))
+    play(world, send.status("chief-0", TaskState.FAILED, signal=9, message="killed"), send.wait(6), send.offers())
+
+    play(world, expect.launched("chief-0"), expect.cluster("chief-0", chief=1, ps=1, worker=2))
+    play(world, send.running("chief-0"), *send.joined("chief-0"), send.wait(1), tells(1, 0, 1), answers(1))
+    play(world, send.agent(an_agent("agent-2")), send.offers(), send.wait(1))
+    play(
+        world,
+        expect.alive(*ALL_OF_TWO, "worker-2", "worker-3"),
+        *send.joined("worker-2", "worker-3"),
+        send.wait(1),
+        tells(2, 0, 1, 2, 3),
+        expect.killed(),
     )
 
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from builders import a_spec
+from builders import a_spec, needs
 from kit.worlds import deployed, pass_time
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import Step, World, play
 from tf_executor.contract.reports import Progress
-from tf_executor.contract.states import TaskState
+from tf_executor.contract.states import Status, TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.model.events import FrameworksWait, ProgressReported, ScaleRequested
 from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.spec import ServiceSpec
+from tf_scheduler.model.spec import JobKind, ServiceSpec
 from tf_scheduler.runner import restore
 
 
@@ -116,6 +116,31 @@ def test_workers_of_a_parameter_server_change_at_once() -> None:
         expect.cluster("chief-0", chief=1, ps=1, worker=1),
         expect.alive("chief-0", "ps-0", "worker-0"),
     )
+
+
+def test_chief_trains_on_until_its_new_workers_are_placed() -> None:
+    """A chief that waited for their addresses would not train meanwhile."""
+    spec = a_spec(workers=2, ps=1, chief=1, strategy=Strategy.PARAMETER_SERVER)
+    world = deployed(replace(spec, max_workers=4), an_agent("agent-1", cpus=2.5))
+    play(world, scale(4), *ROUNDS, send.wait(3600), expect.killed())
+    play(world, expect.says("update", "chief-0", "running on agent-1; waits for the address of worker-2 and worker-3"))
+
+    play(world, send.agent(an_agent("agent-2")), *ROUNDS, *ROUNDS)
+    play(world, expect.cluster("chief-0", chief=1, ps=1, worker=4), expect.plan("update", Status.COMPLETE))
+
+
+def test_smaller_chief_makes_room_for_a_new_worker() -> None:
+    """Its resources are those for which the worker waits."""
+
+    def spec(workers: int, cpus: float) -> ServiceSpec:
+        spec = a_spec(workers=workers, ps=1, chief=1, strategy=Strategy.PARAMETER_SERVER)
+        jobs = (replace(job, needs=needs(cpus)) if job.kind is JobKind.CHIEF else job for job in spec.jobs)
+        return replace(spec, jobs=tuple(jobs))
+
+    world = deployed(spec(1, 1.2), an_agent("agent-1", cpus=2.5))
+    play(world, send.restart(spec(2, 0.5)), send.register(), *ROUNDS, *ROUNDS)
+
+    play(world, expect.cluster("chief-0", chief=1, ps=1, worker=2), expect.plan("update", Status.COMPLETE))
 
 
 def test_size_that_does_not_fit_is_reduced() -> None:

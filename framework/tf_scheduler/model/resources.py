@@ -6,7 +6,8 @@ attributes-resources).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,6 +78,14 @@ class Needs:
         """Return (resource name, thousandths) of every needed scalar."""
         pairs = (("cpus", self.cpus), ("mem", self.mem), ("disk", self.disk), ("gpus", self.gpus))
         return tuple((name, amount) for name, amount in pairs if amount > 0)
+
+    def covers(self, resources: Iterable[Resource]) -> bool:
+        """Return whether the needs are at least the scalars of the resources."""
+        amounts = Counter[str]()
+        for item in resources:
+            amounts[item.name] += item.value if isinstance(item.value, int) else 0
+        needs = dict(self.scalars())
+        return all(amount <= needs.get(name, 0) for name, amount in amounts.items())
 
     def __str__(self) -> str:
         parts = [f"{name} {format_thousandths(amount)}" for name, amount in self.scalars()]

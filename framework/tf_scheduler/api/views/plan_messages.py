@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tf_executor.contract.states import Override, Status
+from tf_executor.contract.text import list_names
 from tf_scheduler.core.plans import scheduling
 from tf_scheduler.core.plans.plan_status import (
     NOT_BEGUN,
@@ -36,20 +37,20 @@ from tf_scheduler.model.state import SchedulerState
 def plans(state: SchedulerState, view: ComputedPlans | None = None) -> tuple[Plan, ...]:
     """Return every current plan, in order of priority."""
     now = scheduling.view_of(state, view)
-    return tuple(_plan(state, progress_in(state, plan, now), now.progress) for plan in plan_definitions(state, now))
+    return tuple(_plan(state, progress_in(state, plan, now), now) for plan in plan_definitions(state, now))
 
 
 def find_plan(state: SchedulerState, name: str, view: ComputedPlans | None = None) -> Plan | None:
     """Return the plan with this name; `None` if missing."""
     now = scheduling.view_of(state, view)
     plan = next((plan for plan in plan_definitions(state, now) if plan.name == name), None)
-    return None if plan is None else _plan(state, progress_in(state, plan, now), now.progress)
+    return None if plan is None else _plan(state, progress_in(state, plan, now), now)
 
 
-def _plan(state: SchedulerState, now: PlanProgress, progress: Mapping[str, PlanProgress]) -> Plan:
+def _plan(state: SchedulerState, now: PlanProgress, view: scheduling.PlanView) -> Plan:
     plan = plan_statuses(state, now)
     pairs = zip(now.plan.phases, plan.phases, strict=True)
-    return replace(plan, phases=tuple(_phase(state, now, *pair, progress) for pair in pairs))
+    return replace(plan, phases=tuple(_phase(state, now, *pair, view) for pair in pairs))
 
 
 def _phase(
@@ -57,14 +58,14 @@ def _phase(
     now: PlanProgress,
     definition: PhaseDef,
     phase: Phase,
-    progress: Mapping[str, PlanProgress],
+    view: scheduling.PlanView,
 ) -> Phase:
     # `replace` would take half of the time of a plan with 10,000 steps.
     steps = tuple(
         _overridden(
             state,
             step,
-            Step(item.name, item.status, _message(state, now, phase.name, step, item.status, progress), item.task),
+            Step(item.name, item.status, _message(state, now, phase.name, step, item.status, view), item.task),
         )
         for step, item in zip(definition.steps, phase.steps, strict=True)
     )
@@ -77,7 +78,7 @@ def _message(
     phase: str,
     step: StepDef,
     status: Status,
-    progress: Mapping[str, PlanProgress],
+    view: scheduling.PlanView,
 ) -> str:
     """Return why a step is pending, where it runs, or how it failed."""
     if status is Status.WAITING and (phase, step.name) in now.control.interrupted:
@@ -85,7 +86,7 @@ def _message(
     if status is Status.WAITING:
         return f"canary: waits for an operator to continue its phase: plan resume {now.plan.name} {phase}"
     if status is Status.DELAYED or status in NOT_BEGUN:
-        return _why_not(state, now, step, status, progress)
+        return _why_not(state, now, step, status, view)
     return _so_far(state, step)
 
 
@@ -120,15 +121,13 @@ def _so_far(state: SchedulerState, step: StepDef) -> str:
     return location if step.work is Work.LAUNCH or record is None else f"{record.id}: {location}"
 
 
-def _why_not(
-    state: SchedulerState, now: PlanProgress, step: StepDef, status: Status, progress: Mapping[str, PlanProgress]
-) -> str:
+def _why_not(state: SchedulerState, now: PlanProgress, step: StepDef, status: Status, view: scheduling.PlanView) -> str:
     name = step.task
     if name is None:
         return _before_deregistering(state) if step.work is Work.DEREGISTER else ""
     if step.work is not Work.LAUNCH:
         return _so_far(state, step)
-    other = scheduling.owning_plan(now.state, progress, name)
+    other = scheduling.owning_plan(now.state, view.progress, name)
     if other not in (None, now.plan.name):
         return f"plan {other} works on this task"
     if name in now.lost and status is Status.DELAYED:
@@ -138,6 +137,8 @@ def _why_not(
     record = state.stored.tasks.get(name)
     if record is None:
         return ""
+    if missing := view.records.missing_addresses(name):
+        return f"{task_location(state, name)}; waits for the address of {list_names(missing)}"
     again = record.id in state.stored.retired or name in now.lost
     return f"{task_location(state, name)}; {'will be launched again' if again else _to_do(now)}"
 
@@ -179,7 +180,7 @@ NO_LEFTOVERS = "nothing is left behind"
 
 def sdk_uninstall_plan(state: SchedulerState) -> Plan:
     """Return the uninstall plan for DC/OS: complete after the stored state is erased."""
-    plan = _plan(state, uninstall_progress(state), {})
+    plan = _plan(state, uninstall_progress(state), scheduling.view_of(state))
     status = plan.status
     if status is Status.COMPLETE and not state.process.is_erased:
         status = Status.IN_PROGRESS

@@ -22,7 +22,7 @@ from tf_scheduler.model.plan import (
     StepDef,
     Work,
 )
-from tf_scheduler.model.spec import ServiceSpec
+from tf_scheduler.model.spec import JobKind, ServiceSpec
 from tf_scheduler.model.state import ProcessState, Result, SchedulerState, SessionState
 from tf_scheduler.model.task import Members, TaskRecord
 
@@ -120,6 +120,30 @@ class RecordView:
         return rollout_facts(self.spec, self.tasks, self.retired, control, self.rollout, self.members)
 
     @cached_property
+    def later_workers(self) -> frozenset[TaskName]:
+        """Workers that join a running chief, which does not need them at its launch.
+
+        They were never launched, and come after all others: a ClusterSpec has no gaps.
+        """
+        workers = index_of(self.spec).by_kind.get(JobKind.WORKER, frozenset()) if self.spec.live else frozenset()
+        last = max((record.index for name in workers if (record := self.tasks.get(name))), default=None)
+        index = index_of(self.spec).tasks
+        return frozenset(name for name in workers if last is not None and index[name].index > last)
+
+    def missing_addresses(self, name: TaskName) -> tuple[TaskName, ...]:
+        """Return the tasks without an address for which a launch of this task waits.
+
+        Tasks that need every address get theirs together, and so do not wait for each other.
+        """
+        return self._missing_addresses if name in index_of(self.spec).address_dependents else ()
+
+    @cached_property
+    def _missing_addresses(self) -> tuple[TaskName, ...]:
+        index = index_of(self.spec)
+        missing = (self.facts.open - self.tasks.keys()) & index.cluster_members
+        return tuple(sorted(missing - index.address_dependents - self.later_workers, key=index.positions.__getitem__))
+
+    @cached_property
     def custom_open(self) -> Mapping[str, frozenset[str]]:
         """Incomplete user plan -> its open steps."""
         plans = (plan for plan in index_of(self.spec).launch_plans if plan.kind is PlanKind.CUSTOM)
@@ -192,6 +216,18 @@ class PlanBase:
         """
         deployed, retired = index_of(self.state.spec).deployed, self.state.stored.retired
         return record.name in deployed and record.id not in retired and record.name not in self.open_tasks
+
+    def runs_on(self, record: TaskRecord | None) -> bool:
+        """Return whether an outdated launch continues until its task can be launched.
+
+        A stop would only leave the task waiting, unless it sets resources free. An operator's restart does not wait.
+        """
+        if record is None or record.name in self.records.facts.open or not self.state.is_live(record):
+            return False
+        if not self.records.missing_addresses(record.name):
+            return False
+        needs = index_of(self.state.spec).tasks[record.name].job.needs + self.state.spec.executor.needs
+        return needs.covers(record.resources)
 
     def replacing_plan(self, record: TaskRecord) -> str:
         """Return the roll-out that will relaunch a failed task; empty if none will.

@@ -257,9 +257,9 @@ def _purpose(base: PlanBase, runnable: RunnableSteps, name: TaskName) -> str:
 
 def _groups(base: PlanBase, runnable: RunnableSteps) -> list[Gang]:
     """Return gangs of a plan's tasks; each waits until all its tasks have ended."""
-    names = list(_launches(runnable))
     state, tasks = base.state, index_of(base.state.spec).tasks
-    records = state.stored.tasks
+    records, is_rollout = state.stored.tasks, runnable.plan.kind is PlanKind.ROLL_OUT
+    names = [name for name in _launches(runnable) if not (is_rollout and base.runs_on(records.get(name)))]
     free = [name for name in names if not (name in records and state.is_live(records[name])) and state.is_ready(name)]
     all_alone = not runnable.plan.gang or not state.spec.strategy.traits.has_peers
     alone = {name for name in names if all_alone or tasks[name].job.kind.is_side_job}
@@ -276,6 +276,7 @@ def _joined(base: PlanBase, groups: Iterable[Gang]) -> tuple[Gang, ...]:
     if not together:
         return tuple(groups)
     absent = (base.open_tasks | base.recovery.lost) & index_of(base.state.spec).cluster_members
+    absent -= base.records.later_workers
     # Tasks without an address that can be placed now are launched in the same decision.
     together = [gang for gang in groups if gang in together or any(task.name in absent for task in gang.tasks)]
     one = Gang(together[0].plan, tuple(task for gang in together for task in gang.tasks))
@@ -430,7 +431,7 @@ def _advance_once(state: SchedulerState, view: PlanView) -> Decision:
     changes: list[Change] = []
     outcomes: list[Outcome] = []
     for runnable, step, record in view.launched_steps:
-        if action := _action(state, runnable, step, record):
+        if action := _action(state, runnable, step, record, view):
             changes.append(action[0])
             outcomes.append(action[1])
     for progress in view.progress.values():
@@ -449,13 +450,15 @@ def _advance_once(state: SchedulerState, view: PlanView) -> Decision:
 
 
 def _action(
-    state: SchedulerState, runnable: RunnableSteps, step: StepDef, record: TaskRecord
+    state: SchedulerState, runnable: RunnableSteps, step: StepDef, record: TaskRecord, view: PlanView
 ) -> tuple[Change, Outcome] | None:
     """Return the change and outcome of a due step; `None` if nothing can be done yet."""
     if step.work is Work.ERASE:
         outcome = Outcome("TaskDecommissioned", f"{record.name} is decommissioned", record.name)
         return TaskForgotten(record.name), outcome
     if record.id in state.stored.retired or not state.is_live(record) or state.is_probably_used(record):
+        return None
+    if runnable.plan.kind is PlanKind.ROLL_OUT and view.runs_on(record):
         return None
     plan = runnable.plan.name
     message = f"plan {plan}: stopping {record.name} {_stop_purpose(state, step, record)}"
