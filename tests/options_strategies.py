@@ -168,7 +168,7 @@ def _fit_rest(document: Document) -> None:
         elastic["min"], elastic["max"] = min(elastic.get("min", 0), count), max(elastic.get("max", 0), count)
         if collective or document["service"]["strategy"] != "parameter_server" or not (alone and elastic["max"]):
             elastic["mode"] = "restart"
-        if not (alone and elastic["max"]):
+        if not (alone and elastic["max"]) or not (collective or elastic.get("mode") == "live"):
             elastic["grow"] = "manual"
     if "mode" in document.get("storage", {}):
         is_url = document["storage"]["mode"] in ("direct", "carried")

@@ -222,12 +222,36 @@ def test_agents_go_back_to_frameworks_that_ask() -> None:
 
 def test_offers_left_by_a_relaunch_are_for_more_workers() -> None:
     """They came with those that the lost worker returned on."""
-    world = growing(strategy=Strategy.INDEPENDENT, min_workers=1)
-    play(world, send.wait(200), send.agent_lost("agent-1"), *ROUNDS)
+    spec = a_spec(workers=2, ps=1, chief=1, strategy=Strategy.PARAMETER_SERVER, live=True, grows=True, max_workers=4)
+    world = deployed(spec, *(an_agent(f"agent-{number}", cpus=1.3) for number in (0, 1)))
+    play(
+        world,
+        *send.joined("chief-0", "ps-0", "worker-0", "worker-1"),
+        asks(),
+        send.agent(an_agent("agent-9", cpus=1.3)),
+    )
+    play(world, send.status("worker-1", TaskState.FAILED, **KILLED_HARD), *ROUNDS)
 
     pass_time(world, 70)
 
-    assert {"worker-0", "worker-1", "worker-2"} <= world.mesos.live().keys()
+    assert {"worker-1", "worker-2"} <= world.mesos.live().keys()
+
+
+@pytest.mark.parametrize(
+    ("strategy", "changes"),
+    [
+        (Strategy.INDEPENDENT, {}),
+        (Strategy.PARAMETER_SERVER, {}),
+        (Strategy.MULTI_WORKER_MIRRORED, {"checkpoint_dir": ""}),
+        (Strategy.MULTI_WORKER_MIRRORED, {"resize_wait": 0.0}),
+    ],
+)
+def test_job_that_would_lose_steps_takes_no_idle_agents(strategy: Strategy, changes: dict[str, Any]) -> None:
+    world = growing(strategy=strategy, min_workers=1, **changes)
+    pass_time(world, 200)
+
+    play(world, send.running(), expect.suppressed())
+    assert {"worker-0", "worker-1"} == world.mesos.live().keys()
 
 
 @pytest.mark.parametrize("strategy", [Strategy.MULTI_WORKER_MIRRORED, Strategy.PYTORCH_DDP, Strategy.HOROVOD])

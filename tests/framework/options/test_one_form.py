@@ -89,7 +89,11 @@ NEEDS: dict[str, dict[str, Any]] = {
         **{job: {"count": 1} for job in ("chief", "parameter_server")},
     },
     "worker.elastic.max": {"worker": {"count": 1}},
-    "worker.elastic.grow": {"worker": {"elastic": {"max": 9}}},
+    "worker.elastic.grow": {
+        "service": {"strategy": "multi_worker_mirrored"},
+        "worker": {"elastic": {"max": 9}},
+        "parameter_server": {"count": 0},
+    },
     "health.liveness": {"health": {"target": "http://127.0.0.1:{port}/"}},
     "tls.ca_file": {"tls": {"enabled": True}},
     "tls.certificate_file": {"tls": {"enabled": True, "key_file": "k"}},

@@ -319,6 +319,15 @@ def test_rule_reports_broken_document(rule) -> None:
         ),
         ({"api": {"writers": "alice"}}, "api.writers: requires api.client_ca_file"),
         (
+            {
+                "service": {"strategy": "independent"},
+                "parameter_server": {"count": 0},
+                "worker": {"elastic": {"max": 9, "grow": "when_idle"}},
+            },
+            "worker.elastic.grow: when_idle requires worker.elastic.mode live, or strategy multi_worker_mirrored, "
+            "pytorch_ddp or horovod: other jobs would restart without a checkpoint",
+        ),
+        (
             {"api": {"certificate_file": "api.pem"}},
             "api.key_file: required: set certificate_file and key_file together",
         ),

@@ -200,7 +200,8 @@ def test_options_of_an_unused_carrier_are_named(storage: dict[str, str]) -> None
 
 @pytest.mark.parametrize(("most", "warns"), [(2, True), (3, False)])
 def test_growth_without_room_is_named(most: int, warns: bool) -> None:
-    notices = warnings_of({"worker": {"count": 2, "elastic": {"max": most, "grow": "when_idle"}}})
+    worker = {"count": 2, "elastic": {"max": most, "grow": "when_idle"}}
+    notices = warnings_of({"worker": worker}, strategy="multi_worker_mirrored")
     assert warns == ("worker.elastic.grow: has no effect: worker.count is worker.elastic.max" in notices)
 
 

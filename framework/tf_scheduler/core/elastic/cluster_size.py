@@ -102,16 +102,20 @@ def keep_size(state: SchedulerState, now: float) -> Decision:
     if size.count is not None and size.until is None:
         return decide(state)
     count = sum(record.job is JobKind.WORKER for record in state.stored.tasks.values())
-    # The executor sees only checkpoints that it carries, and those in folders.
-    is_seen = spec.checkpoint_dir and not ("://" in spec.checkpoint_dir and spec.storage.mode is StorageMode.DIRECT)
-    waits = spec.resize_wait and is_seen and trains_together(spec.strategy, JobKind.WORKER)
-    if not waits or not _runs(state, spec, count):
+    if not _waits_for_checkpoint(spec) or not _runs(state, spec, count):
         return decide(state) if size.until is None else decide(state, replace(size, count=None, until=None, saves=None))
     if size.count == count:
         return decide(state)
     waiting_size = replace(size, count=count, at=now, until=now + spec.resize_wait, saves=_saves(state))
     decision = decide(state, waiting_size)
     return replace(decision, outcomes=(Outcome("SizeKept", describe_wait(decision.state)),))
+
+
+def _waits_for_checkpoint(spec: ServiceSpec) -> bool:
+    """Return whether a change of the size waits for a checkpoint, and loses no step."""
+    # The executor sees only checkpoints that it carries, and those in folders.
+    is_seen = spec.checkpoint_dir and not ("://" in spec.checkpoint_dir and spec.storage.mode is StorageMode.DIRECT)
+    return bool(spec.resize_wait and is_seen and trains_together(spec.strategy, JobKind.WORKER))
 
 
 def describe_wait(state: SchedulerState) -> str:
@@ -256,6 +260,8 @@ def growth(state: SchedulerState, now: float) -> frozenset[TaskName]:
 def _may_grow(state: SchedulerState, job: JobSpec) -> bool:
     if not state.spec.grows or state.stored.result is not None or state.stored.resized.count is not None:
         return False
+    if not state.spec.live and not _waits_for_checkpoint(state.spec):
+        return False  # the job would lose steps each time an agent becomes idle
     if state.process.waiting_frameworks != () or job.count >= state.spec.max_workers:
         return False
     return not (state.derived.launches_to_replace or state.stored.retired or state.stored.paused)

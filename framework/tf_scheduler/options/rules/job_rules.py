@@ -108,9 +108,15 @@ def elastic_workers_fit(options: Document) -> Iterator[Problem]:
         )
     if elastic["grow"] == "when_idle" and not (elastic["max"] and not options["gpu_worker"]["count"]):
         yield Problem("worker.elastic.grow", "when_idle requires worker.elastic.max and gpu_worker.count 0")
-    if elastic["mode"] != "live":
-        return
     strategy = _strategy(options)
+    if elastic["mode"] != "live":
+        if elastic["grow"] == "when_idle" and not strategy.traits.is_collective:
+            names = named(lambda traits: traits.is_collective, "or")
+            why = "other jobs would restart without a checkpoint"
+            yield Problem(
+                "worker.elastic.grow", f"when_idle requires worker.elastic.mode live, or strategy {names}: {why}"
+            )
+        return
     if not strategy.traits.can_resize_live:
         names = named(lambda traits: traits.can_resize_live, "or")
         yield Problem("worker.elastic.mode", f"live requires service.strategy {names}, not {strategy.value}")

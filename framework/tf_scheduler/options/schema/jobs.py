@@ -258,8 +258,9 @@ class ElasticSection(Section):
     )
     grow = String(
         "when_idle: while agents are idle and no other framework asks for offers, the job takes up to max workers, and "
-        "gives the additional ones back when another framework asks. manual: only worker.count and POST /v1/tf/scale "
-        "change the number.",
+        "gives the additional ones back when another framework asks; only with mode live, or if "
+        f"{_COLLECTIVE} wait for their next checkpoint. manual: only worker.count and POST /v1/tf/scale change the "
+        "number.",
         "manual",
         choices=("manual", "when_idle"),
     )
