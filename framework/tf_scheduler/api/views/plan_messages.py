@@ -86,7 +86,7 @@ def _message(
     if status is Status.WAITING:
         return f"canary: waits for an operator to continue its phase: plan resume {now.plan.name} {phase}"
     if status is Status.DELAYED or status in NOT_BEGUN:
-        return _why_not(state, now, step, status, view)
+        return _why_not(state, now, phase, step, status, view)
     return _so_far(state, step)
 
 
@@ -121,7 +121,9 @@ def _so_far(state: SchedulerState, step: StepDef) -> str:
     return location if step.work is Work.LAUNCH or record is None else f"{record.id}: {location}"
 
 
-def _why_not(state: SchedulerState, now: PlanProgress, step: StepDef, status: Status, view: scheduling.PlanView) -> str:
+def _why_not(
+    state: SchedulerState, now: PlanProgress, phase: str, step: StepDef, status: Status, view: scheduling.PlanView
+) -> str:
     name = step.task
     if name is None:
         return _before_deregistering(state) if step.work is Work.DEREGISTER else ""
@@ -140,7 +142,15 @@ def _why_not(state: SchedulerState, now: PlanProgress, step: StepDef, status: St
     if missing := view.records.missing_addresses(name):
         return f"{task_location(state, name)}; waits for the address of {list_names(missing)}"
     again = record.id in state.stored.retired or name in now.lost
-    return f"{task_location(state, name)}; {'will be launched again' if again else _to_do(now)}"
+    what = _interruption(now, phase) or ("will be launched again" if again else _to_do(now))
+    return f"{task_location(state, name)}; {what}"
+
+
+def _interruption(now: PlanProgress, phase: str) -> str:
+    """Return what an operator has interrupted above the step; empty if nothing."""
+    if now.plan.kind is PlanKind.CUSTOM or not {(), (phase,)} & now.control.interrupted:
+        return ""
+    return f"waits for an operator to continue {'the plan' if () in now.control.interrupted else 'its phase'}"
 
 
 def _before_deregistering(state: SchedulerState) -> str:
