@@ -219,7 +219,6 @@ def _check_launches(stages: _Stages) -> None:
     stages.add(startup_timeout.relaunch_late(stages.state, overdue[Wait.JOIN], now, new_id))
     if stages.state.stored.result is None:
         stages.add(status.expire_unreachable(stages.state, overdue[Wait.RETURN], now, new_id, stages.view))
-    if stages.state.stored.result is None:
         stages.add(status.expire_unstarted(stages.state, overdue[Wait.START], now, new_id, stages.view))
     stages.add(reconcile.ask_about(stages.state, overdue[Wait.ANSWER], now))
 

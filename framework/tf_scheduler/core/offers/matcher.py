@@ -45,14 +45,12 @@ from tf_scheduler.model.task import TaskRecord
 def relaxations(
     state: SchedulerState, tasks: Iterable[TaskSpec], now: float
 ) -> Iterator[Mapping[AgentId, AgentReason]]:
-    """Yield sets of agents to avoid: first all; after a failed round, ever fewer."""
+    """Yield sets of agents to avoid: first all; after a failed round, only the worst."""
     avoided = {**_agents_to_leave(state, tasks), **_unreliable_agents(state, now)}
     yield avoided
-    if not state.process.offer_round.failures:
-        return
-    while avoided:
-        del avoided[min(avoided, key=lambda agent: _badness(avoided[agent]))]
-        yield avoided
+    levels = sorted(set(map(_failures, avoided.values()))) if state.process.offer_round.failures else ()
+    for level in levels:
+        yield {agent: reason for agent, reason in avoided.items() if _failures(reason) > level}
 
 
 def exclude_bad_ports(state: SchedulerState, agents: Iterable[Agent]) -> Iterator[Agent]:
@@ -81,8 +79,8 @@ def _agents_to_leave(state: SchedulerState, tasks: Iterable[TaskSpec]) -> dict[A
     return reasons
 
 
-def _badness(reason: AgentReason) -> tuple[int, float]:
-    return (reason.failures, reason.seconds) if isinstance(reason, Unreliable) else (0, 0.0)
+def _failures(reason: AgentReason) -> int:
+    return reason.failures if isinstance(reason, Unreliable) else -1
 
 
 # --- Previous addresses: same agent and port, so that peers keep running

@@ -17,7 +17,7 @@ from tf_scheduler.core.placement.constraints import move_ahead
 from tf_scheduler.core.recovery import replacement
 from tf_scheduler.core.recovery.failure_causes import blames_agent, cause_of, record_failure
 from tf_scheduler.core.recovery.replacement import EARLY_SECONDS, REJECTED, last_step, replace_launch, restart_group
-from tf_scheduler.core.state.backoff import exhausted, jitter_from_id, recent_failures, restart_delay
+from tf_scheduler.core.state.backoff import jitter_from_id, recent_failures, restart_delay
 from tf_scheduler.core.state.reducer import COLLATERAL_SECONDS, decide, lost_at
 from tf_scheduler.core.state.spec_index import affects
 from tf_scheduler.model import events
@@ -180,10 +180,9 @@ def _final_sentence(state: SchedulerState, change: StatusChange, recovery: Recov
         if _is_broken(state, change, recovery):
             # The earlier launch may be that of a peer, with which the task restarted.
             return f"{failed}; the same error twice before the first step (restart.fail_fast)"
-    failures = recent_failures(replacement.failures_alike(state, recovery), policy.window, change.now)
-    if counts and exhausted(policy, failures, change.now):
+    if counts and (failures := len(replacement.failures_alike(state, recovery))) > policy.max_failures:
         limit = f"restart.max_failures is {policy.max_failures} in {policy.window:g} s"
-        return f"{failed}; failure {len(failures)}, {limit}"
+        return f"{failed}; failure {failures}, {limit}"
     if (
         policy.max_uncounted
         and len(recovery.uncounted) > policy.max_uncounted

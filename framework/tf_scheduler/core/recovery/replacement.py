@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -144,14 +145,25 @@ def _is_outdated_for_readers(state: SchedulerState, record: TaskRecord, last: Ta
 
 
 def failures_alike(state: SchedulerState, recovery: Recovery) -> list[float]:
-    """Return times of the task's failures, and of its job's failures with its error.
+    """Return times of the task's recent failures, and of its job's with its error.
 
-    Tasks that fail together, for example because a disk is full, count as one failure.
+    Only the last `restart.window` seconds count. Tasks that fail together, for example because a disk is full, count as
+    one failure.
     """
-    job, times, tasks = state.stored.tasks[recovery.task].job, [*recovery.failures], state.stored.tasks
-    for item in state.stored.recoveries.values() if recovery.last_end else ():
-        if item.last_end == recovery.last_end and item.task in tasks and tasks[item.task].job is job:
-            times += [at for at in item.failures if all(abs(at - one) >= SAME_INCIDENT_SECONDS for one in times)]
+    tasks, error, record = state.stored.tasks, recovery.last_end, state.stored.tasks[recovery.task]
+    job, after = record.job, recovery.since - restart_policy(state.spec, record).window
+    times = sorted(at for at in recovery.failures if at > after)
+    alike = (item for item in state.stored.recoveries.values() if error and item.last_end == error)
+    alike = (item for item in alike if item.task in tasks and tasks[item.task].job is job)
+    others = sorted(at for item in alike for at in item.failures if at > after)
+    first = 0
+    while first < len(others):
+        at = others[first]
+        place = bisect_left(times, at)
+        near = (one for one in times[max(place - 1, 0) : place + 1] if abs(at - one) < SAME_INCIDENT_SECONDS)
+        if (incident := next(near, None)) is None:
+            times.insert(place, at)
+        first = max(first + 1, bisect_left(others, (incident or at) + SAME_INCIDENT_SECONDS))
     return times
 
 

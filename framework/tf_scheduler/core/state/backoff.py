@@ -44,11 +44,6 @@ def recent_failures(failures: Iterable[float], window: float, now: float) -> tup
     return tuple(time for time in failures if time > now - window)
 
 
-def exhausted(policy: RestartPolicy, failures: Iterable[float], now: float) -> bool:
-    """Return whether the failures, including the current one, exceed the maximum."""
-    return len(recent_failures(failures, policy.window, now)) > policy.max_failures
-
-
 def restart_delay(policy: RestartPolicy, failures: int, jitter: float) -> float:
     """Return the seconds before the relaunch after consecutive failures.
 

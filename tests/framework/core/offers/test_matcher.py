@@ -195,6 +195,14 @@ def test_agent_that_a_task_leaves_is_used_before_unreliable_ones(failures) -> No
     assert [{"agent-1-id", "agent-2-id"}, {"agent-2-id"}, set()] == avoided
 
 
+def test_equally_bad_agents_are_used_together() -> None:
+    """A match for each of a thousand agents would take minutes."""
+    failures = {f"agent-{n}-id": AgentFailures(f"agent-{n}-id", f"agent-{n}", (1.0,), NOW + n) for n in range(1, 1000)}
+    state = with_failed_round(with_fields(a_running_state(SPEC), agent_failures=failures))
+
+    assert [999, 0] == [len(agents) for agents in matcher.relaxations(state, [TASK], NOW)]
+
+
 def test_agent_is_avoided_for_limited_time() -> None:
     state = with_fields(a_running_state(SPEC), agent_failures=FAILURES)
 

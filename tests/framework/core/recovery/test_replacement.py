@@ -11,6 +11,7 @@ from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.recovery.replacement import (
     EARLY_SECONDS,
     PREVIOUS_ADDRESS_WAIT,
+    failures_alike,
     finished_peers,
     no_retry_reason,
     renew_address_wait,
@@ -155,6 +156,29 @@ def test_task_that_is_not_launched_has_not_finished() -> None:
     tasks = {name: record for name, record in state.stored.tasks.items() if name != "worker-2"}
 
     assert ["worker-0"] == finished_peers(with_fields(state, tasks=tasks), tasks[TaskName("worker-1")])
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "expected"),
+    [
+        ((100.0,), {}, [100.0]),
+        ((100.0, 101.0), {}, [100.0, 101.0]),
+        ((100.0,), {"worker-1": (96.0, 104.0)}, [100.0]),
+        ((100.0,), {"worker-1": (90.0, 95.0), "chief-0": (80.0,)}, [90.0, 95.0, 100.0]),
+        ((100.0,), {"worker-1": (91.0, 94.0, 97.0)}, [91.0, 100.0]),
+        ((40.0, 100.0), {"worker-1": (50.0, 50.1)}, [50.1, 100.0]),
+    ],
+)
+def test_failures_of_one_incident_count_once(own, others, expected) -> None:
+    """Those of the task's job with the same error, in the last 50 s."""
+    state = a_running_state(a_spec(restart=RestartPolicy(window=50.0)))
+    items = {
+        name: replace(replace_launch(state, state.stored.tasks[name], "x", 100.0), failures=times, last_end="1: full")
+        for name, times in {**others, "worker-0": own}.items()
+    }
+    state = apply(state, *map(RecoveryDecided, items.values()))
+
+    assert expected == failures_alike(state, items["worker-0"])
 
 
 def test_task_of_a_removed_job_has_the_policy_of_the_service() -> None:
