@@ -87,6 +87,8 @@ _SILENCE = {
     TaskState.UNREACHABLE: "its agent did not answer for {:g} s",
     TaskState.UNKNOWN: "Mesos did not know the task for {:g} s",
 }
+#: Last states of launches that their agent could not start.
+_REFUSED = (TaskState.FAILED, TaskState.LOST, TaskState.DROPPED)
 _BEFORE_THE_PROGRAM = frozenset({TaskState.STAGING, TaskState.STARTING})
 
 
@@ -121,17 +123,15 @@ def on_task_end(state: SchedulerState, change: StatusChange) -> Decision:
     record, status, now = change.record, change.status, change.now
     cause = _cause(state, change)
     recovery = _with_evidence(state, _recovery(state, change, cause), change)
-    # A launch or program that never started moves to another agent if possible: a module may be missing on one only.
-    is_lost = status.state is TaskState.LOST and not change.has_run
-    must_move = status.is_dropped_by_agent or is_lost or cause is Cause.INVALID_TASK or status.end.cannot_start
-    recovery = replace(recovery, must_move=must_move)
+    # What never started moves to another agent if possible: a disk may be full, or a module missing, on one only.
+    is_blamed = blames_agent(status, cause, change.has_run)
+    is_refused = is_blamed and not change.has_run and status.state in _REFUSED
+    recovery = replace(recovery, must_move=is_refused or cause is Cause.INVALID_TASK or status.end.cannot_start)
     if why := _final_sentence(state, change, recovery):
         return _failed(state, why, record, now)
     others = tuple(_others(state, record, recovery))
     killed = change.has_run and status.end.signal is not None
-    failures = (
-        record_failure(state, record, now, killed=killed) if blames_agent(status, cause, change.has_run) else None
-    )
+    failures = record_failure(state, record, now, killed=killed) if is_blamed else None
     return replacement.store_recoveries(state, (recovery, *others), failures, _outcome(state, recovery, others))
 
 

@@ -452,11 +452,16 @@ def test_broken_side_job_is_given_up() -> None:
 
 
 @pytest.mark.parametrize(("ran", "moves"), [(True, False), (False, True)])
-def test_launch_lost_before_its_start_moves(ran: bool, moves: bool) -> None:
-    decision = end(STATE, task_state=TaskState.LOST, ran=ran, exit_code=None)
+@pytest.mark.parametrize(
+    ("task_state", "reason"), [(TaskState.LOST, ""), (TaskState.FAILED, "REASON_CONTAINER_LAUNCH_FAILED")]
+)
+def test_launch_that_ends_before_its_start_moves(task_state: TaskState, reason: str, ran: bool, moves: bool) -> None:
+    """The disk of its agent may be full, so that nothing can be fetched there."""
+    decision = end(STATE, task_state=task_state, ran=ran, exit_code=None, reason=reason)
 
     assert moves is recoveries(decision)["worker-0"].must_move
-    assert any(isinstance(change, AgentFailureRecorded) for change in decision.changes)
+    blamed = any(isinstance(change, AgentFailureRecorded) for change in decision.changes)
+    assert blamed is (not ran or task_state is TaskState.LOST)
 
 
 @pytest.mark.parametrize(("source", "blamed"), [("SOURCE_AGENT", True), ("SOURCE_MASTER", False)])
