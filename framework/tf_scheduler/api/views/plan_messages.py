@@ -142,15 +142,7 @@ def _why_not(
     if missing := view.records.missing_addresses(name):
         return f"{task_location(state, name)}; waits for the address of {list_names(missing)}"
     again = record.id in state.stored.retired or name in now.lost
-    what = _interruption(now, phase) or ("will be launched again" if again else _to_do(now))
-    return f"{task_location(state, name)}; {what}"
-
-
-def _interruption(now: PlanProgress, phase: str) -> str:
-    """Return what an operator has interrupted above the step; empty if nothing."""
-    if now.plan.kind is PlanKind.CUSTOM or not {(), (phase,)} & now.control.interrupted:
-        return ""
-    return f"waits for an operator to continue {'the plan' if () in now.control.interrupted else 'its phase'}"
+    return f"{task_location(state, name)}; {_to_do(now, phase, again)}"
 
 
 def _before_deregistering(state: SchedulerState) -> str:
@@ -163,13 +155,16 @@ def _before_deregistering(state: SchedulerState) -> str:
     return "waits for Mesos to remove the framework"
 
 
-def _to_do(now: PlanProgress) -> str:
-    """Return why a plan will relaunch a running task, or what the plan waits for."""
-    if now.plan.kind is not PlanKind.CUSTOM:
-        return "its launch is outdated"
+def _to_do(now: PlanProgress, phase: str, again: bool) -> str:
+    """Return why a plan will relaunch a task, or what the plan waits for."""
+    is_custom = now.plan.kind is PlanKind.CUSTOM
     if () in now.control.interrupted:
-        return "waits for an operator to start or continue the plan"
-    return "the plan will launch it again in the order of its steps"
+        return f"waits for an operator to {'start or ' if is_custom else ''}continue the plan"
+    if (phase,) in now.control.interrupted:
+        return "waits for an operator to continue its phase"
+    if again:
+        return "will be launched again"
+    return "the plan will launch it again in the order of its steps" if is_custom else "its launch is outdated"
 
 
 # --- Uninstall plan
