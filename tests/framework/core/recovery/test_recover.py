@@ -535,6 +535,11 @@ def test_launch_is_ready_after_its_back_off() -> None:
     assert [False, True] == [recover.mark_ready(state, now).is_ready("worker-0") for now in (29.0, 30.0)]
 
 
+def test_back_off_of_a_removed_task_is_not_a_deadline() -> None:
+    """It would stay in the past, and the loop would never wait."""
+    assert 7.0 not in recover.deadlines(with_fields(STATE, next_ready_at=7.0))
+
+
 def test_rejected_launch_is_tried_on_another_agent_once() -> None:
     """The resources of the agent may have changed since the offer."""
     first = end(STATE, task_state=TaskState.ERROR, ran=False, exit_code=None, reason="REASON_TASK_INVALID")
