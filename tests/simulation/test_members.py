@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from builders import a_spec
+from builders import a_job, a_spec
 from kit.worlds import deployed
 from simulation import expect, send
 from simulation.mesos import an_agent
@@ -21,6 +21,7 @@ from tf_executor.contract.strategies import Strategy
 from tf_scheduler.model.effects import MessageExecutor
 from tf_scheduler.model.events import FrameworksWait, ProgressReported
 from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.offer import Unavailability
 from tf_scheduler.model.plan import UPDATE, PlanSpec, PlanStrategy
 from tf_scheduler.model.spec import JobKind, RecoveryPolicy, ServiceSpec
 from tf_scheduler.model.task import PodVerb
@@ -364,6 +365,29 @@ def test_new_chief_is_informed_again() -> None:
         send.wait(1),
         tells(1, 0, 1),
     )
+
+
+def test_all_workers_restart_before_the_first_list() -> None:
+    """The chief must say that it uses none of them."""
+    world = play(deployed(live(2), kills_at_once=False), *send.joined(*ALL_OF_TWO))
+    play(world, send.pod(PodVerb.RESTART, "worker-0"), send.pod(PodVerb.RESTART, "worker-1"), expect.killed())
+
+    play(world, send.wait(1), tells(1), answers(1), expect.killed("worker-0", "worker-1"))
+
+
+def test_maintenance_of_an_evaluator_does_not_restart_the_chief() -> None:
+    """Not even together with a worker that has not joined yet."""
+    spec = replace(live(2), jobs=(*live(2).jobs, a_job(JobKind.EVALUATOR)))
+    world = play(deployed(spec, an_agent("agent-1", cpus=2.5)), *send.joined(*ALL_OF_TWO), send.wait(1), answers(1))
+    more = replace(spec, jobs=tuple(replace(job, count=3 if job.kind is JobKind.WORKER else 1) for job in spec.jobs))
+    play(world, send.restart(more), send.register(), send.agent(an_agent("agent-2")), send.wait(1), send.running())
+    assert {"evaluator-0", "worker-2"} == {n for n, r in world.state.stored.tasks.items() if r.hostname == "agent-2"}
+
+    world.decisions.clear()
+    world.mesos.maintain("agent-2", Unavailability(world.now + 5.0, world.now + 500.0))
+    world.settle()
+
+    play(world, expect.killed("evaluator-0", "worker-2"))
 
 
 def test_lost_chief_does_not_wait_for_workers_without_a_place() -> None:

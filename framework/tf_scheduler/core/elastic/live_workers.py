@@ -43,7 +43,8 @@ def direct_chief(state: SchedulerState, now: float, view: PlanView) -> Decision:
     if chief is None or state.stored.result is not None or not state.session.connected:
         return decide(state)
     current = state.members_of_chief() or Members(chief.id, 0, {}, now, confirmed=True)
-    stopping = frozenset(record.name for _, _, record in view.launched_steps if record.id not in state.stored.retired)
+    due = (record for _, _, record in view.launched_steps if record.job is JobKind.WORKER)
+    stopping = frozenset(record.name for record in due if record.id not in state.stored.retired)
     if state.chief_in_service() is None:
         return _restart_mute(state, view, chief, stopping, now)
     target = _wanted(state, current, stopping)
@@ -53,7 +54,7 @@ def direct_chief(state: SchedulerState, now: float, view: PlanView) -> Decision:
         return _sent(state, chief, current, now)
     if again := _left_but_wanted(state, current, stopping):
         return decide(state, *(LaunchRetired(launch, view.records.rollout.name) for launch in again))
-    if target == current.workers:
+    if target == current.workers and (current.version or not stopping):
         return decide(state)
     if current.error:
         return _restart(state, view, chief, current.error)
@@ -73,8 +74,8 @@ def _restart_mute(
     state: SchedulerState, view: PlanView, chief: TaskRecord, stopping: frozenset[TaskName], now: float
 ) -> Decision:
     """Restart a running chief that never answered, if stops of workers wait for it."""
-    status, awaited = state.stored.statuses.get(chief.id), stopping & index_of(state.spec).by_kind[JobKind.WORKER]
-    if not awaited or status is None or status.state is not TaskState.RUNNING or status.healthy is not None:
+    status = state.stored.statuses.get(chief.id)
+    if not stopping or status is None or status.state is not TaskState.RUNNING or status.healthy is not None:
         return decide(state)
     if now < status.timestamp + FIRST_WITHIN:
         return decide(state)

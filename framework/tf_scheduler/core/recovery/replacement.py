@@ -91,13 +91,15 @@ def restart_group(
     its agent is silent: connections to its previous address stay open, and TensorFlow waits for an answer (measured:
     longer than 120 s).
     """
-    moved = moved and not all(_spares_chief(state, name) for name in names)
+    index, spared = index_of(state.spec), {name for name in names if _spares_chief(state, name)}
     if state.spec.network is not None:
-        moved = any(_is_cut_off(state, name) for name in names)
-    for name in sorted(index_of(state.spec).restarts(names, moved=moved).difference(names)):
+        moved, spared = any(_is_cut_off(state, name) for name in names), set()
+    peers = index.restarts(spared, moved=False) | index.restarts(set(names) - spared, moved=moved)
+    first = next((name for name in names if name in index.tasks and not index.tasks[name].job.kind.is_side_job), "")
+    for name in sorted(peers.difference(names)):
         record = state.stored.tasks.get(name)
         if record is not None and not state.is_finished(record) and not state.is_replaced(record):
-            yield replace_launch(state, record, f"{RESTARTS_WITH}{names[0]}", now, cause)
+            yield replace_launch(state, record, f"{RESTARTS_WITH}{first}", now, cause)
 
 
 def _spares_chief(state: SchedulerState, name: TaskName) -> bool:
