@@ -201,20 +201,6 @@ def test_interrupted_plan_starts_nothing(drawn: Any, history: Any) -> None:
 
 @given(specs(), histories)
 @BOUNDED
-def test_tally_equals_count_of_statuses(drawn: Any, history: Any) -> None:
-    """The tally is stored next to the statuses, and must equal a count of them."""
-    world = a_world(drawn)
-    for event in history:
-        apply_event(world, event, drawn)
-
-        assert Counter(status.state for status in world.state.stored.statuses.values()) == Counter(
-            world.state.derived.state_counts
-        )
-        assert len(world.state.live()) == world.state.live_count()
-
-
-@given(specs(), histories)
-@BOUNDED
 def test_kill_is_repeated_until_task_ends(drawn: Any, history: Any) -> None:
     """With time, a KILL goes out for every launch that a plan has retired.
 

@@ -646,14 +646,6 @@ def test_program_whose_server_answered_has_not_trained() -> None:
     assert (True, False, LIKE_ERROR) == (item.has_served, item.has_begun, item.last_end)
 
 
-def test_only_tasks_silent_for_long_enough_are_lost() -> None:
-    statuses = (a_status(f"worker-{n}__1", TaskState.UNREACHABLE, timestamp=10.0 + n) for n in (0, 1))
-    state = apply(STATE, *map(StatusStored, statuses))
-    due = 10.0 + SPEC.recovery.unreachable_timeout
-
-    assert ["worker-0__1"] == unreachable(state, due)
-
-
 @pytest.mark.parametrize(("times", "expected"), [((), None), ((15.0,), Verdict.FAILED)])
 def test_job_fails_after_too_many_uncounted_ends(times, expected) -> None:
     """One is allowed: this is the first, or the second."""

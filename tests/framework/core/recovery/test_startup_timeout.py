@@ -154,12 +154,6 @@ def test_missing_servers_of_all_tasks_are_a_single_warning() -> None:
     assert () == expire(first.state, 11.0 + TIMEOUT).outcomes
 
 
-def test_silent_launch_is_lost_after_timeout() -> None:
-    state = apply(WAITING, TaskLaunched(a_record(SPEC, "worker-0", "2")))
-
-    assert ([], ["worker-0__2"]) == (unstarted(state, 4.0 + TIMEOUT), unstarted(state, 5.0 + TIMEOUT))
-
-
 def test_launch_that_stages_after_silence_is_lost_after_timeout() -> None:
     """The check of another launch has left it out while its agent was silent."""
     launches = (TaskLaunched(a_record(SPEC, name, "2")) for name in ("worker-0", "worker-1"))
