@@ -241,8 +241,9 @@ def test_workers_resume_from_one_checkpoint_with_its_accuracy(
     assert first == second
     assert 5 < first[0] <= before < first[1]
     texts = "".join(outputs(cluster).values())
-    (accuracy,) = re.findall(r"^test accuracy (\S+) on", texts, re.MULTILINE)
-    assert float(accuracy) > 0.95
+    # The launch whose agent was killed may have been about to end.
+    accuracies = re.findall(r"^test accuracy (\S+) on", texts, re.MULTILINE)
+    assert min(map(float, accuracies), default=0.0) > 0.95
 
 
 def chief(cluster: LocalCluster) -> tuple[int, str]:
