@@ -91,7 +91,9 @@ def a_status(task_id: str, state: TaskState = TaskState.RUNNING, uuid: str = "uu
 
 
 def with_fields(state: SchedulerState, **fields: Any) -> SchedulerState:
-    """Return the state with these fields, each in the part of the state that has it."""
+    """Return the state with these fields, each in its part, or in the offer round."""
+    of_round = {key: fields.pop(key) for key in tuple(fields) if hasattr(state.session.round, key)}
+    state = state.with_round(replace(state.session.round, **of_round)) if of_round else state
     for name in ("stored", "derived", "session", "process"):
         part = getattr(state, name)
         own = {key: fields.pop(key) for key in tuple(fields) if hasattr(part, key)}

@@ -148,7 +148,7 @@ def useful(_: SchedulerState) -> list[Event]:
 
 def are_held(before: SchedulerState, after: SchedulerState) -> bool:
     """Return whether the offers are held, and were not matched one by one."""
-    news = len(after.session.offers) - len(before.session.offers)
+    news = len(after.session.round.offers) - len(before.session.round.offers)
     return (EVENTS, before.process.evaluations) == (news, after.process.evaluations)
 
 

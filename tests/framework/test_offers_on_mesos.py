@@ -112,9 +112,9 @@ def test_service_without_gpus_gets_no_gpu_offers(start_service) -> None:
     """The master offers it only to frameworks with the GPU capability."""
     service = start_service(a_service(workers(1, needs=needs(cpus=64))))
 
-    state = service.until(lambda state: len(state.session.pending.get("worker-0", ())) == 4)
+    state = service.until(lambda state: len(state.session.round.reasons.get("worker-0", ())) == 4)
 
-    assert ["a-1", "a-2", "b-1"] == sorted(reason.hostname for reason in state.session.pending["worker-0"][:3])
+    assert ["a-1", "a-2", "b-1"] == sorted(reason.hostname for reason in state.session.round.reasons["worker-0"][:3])
 
 
 @pytest.mark.parametrize(
@@ -128,9 +128,9 @@ def test_master_applies_offer_constraints(start_service, constraint, offered) ->
     """The master applies the offer constraints, except those on numbers."""
     service = start_service(a_service(workers(2, needs=needs(cpus=64), constraints=(constraint,))))
 
-    state = service.until(lambda state: state.process.evaluations and state.session.pending)
+    state = service.until(lambda state: state.process.evaluations and state.session.round.reasons)
 
-    listed = {reason.hostname for reason in state.session.pending["worker-0"] if hasattr(reason, "reasons")}
+    listed = {reason.hostname for reason in state.session.round.reasons["worker-0"] if hasattr(reason, "reasons")}
     assert offered == listed
 
 
@@ -154,7 +154,7 @@ def test_agent_that_joins_late_completes_gang(cluster, start_service) -> None:
     cluster.agents["b-1"].stop()
     try:
         service = start_service(a_service(workers(3, constraints=(Constraint("hostname", Operator.UNIQUE),))))
-        service.until(lambda state: state.process.offer_round.failures >= 1)
+        service.until(lambda state: state.session.round.failures >= 1)
         assert not service.state.stored.tasks
     finally:
         cluster.agents["b-1"].start()
@@ -206,7 +206,7 @@ def test_gang_beyond_quota_waits_for_raise(cluster, start_service) -> None:
     limit(1.0)
     try:
         service = start_service(a_service(workers(2, needs=needs(0.8, 128))))
-        state = service.until(lambda state: state.process.offer_round.failures >= 1)
+        state = service.until(lambda state: state.session.round.failures >= 1)
         assert not state.stored.tasks
         limit(2.0)
         assert len(service.until_running()) == 2
@@ -234,6 +234,6 @@ def test_remote_region_is_used_only_if_configured(tmp_path: Path) -> None:
 
         assert {"worker-0": "far"} == abroad.until_running()
         assert AgentLocation("far", "us", "us-1") == abroad.state.stored.tasks["worker-0"].location
-        state = home.until(lambda state: state.session.pending)
+        state = home.until(lambda state: state.session.round.reasons)
         assert "eu" == state.session.region
-        assert "no offers from any agent" in str(state.session.pending["worker-0"][0])
+        assert "no offers from any agent" in str(state.session.round.reasons["worker-0"][0])

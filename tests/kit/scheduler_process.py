@@ -129,6 +129,6 @@ class WatchedScheduler(RunningScheduler):
         self.until(lambda state: state.process.finished)
 
     def _explain(self) -> str:
-        pending = {name: [str(reason) for reason in reasons] for name, reasons in self.state.session.pending.items()}
+        pending = {name: list(map(str, reasons)) for name, reasons in self.state.session.round.reasons.items()}
         tasks = list(self.state.stored.tasks)
         return "\n".join([*self.messages, f"{self.state.stored.result} {tasks} {json.dumps(pending, indent=1)}"])

@@ -143,7 +143,8 @@ def _construct(make: Callable[[], World]) -> World | None:
 def check(world: World) -> None:
     """Check the invariants of a world without pending events."""
     mesos = world.mesos
-    assert not mesos.subscribed or set(mesos.offers) == set(world.state.session.offers), "an offer waits for its answer"
+    held = world.state.session.round.offers.keys()
+    assert not mesos.subscribed or mesos.offers.keys() == held, "an offer waits for its answer"
     for task in mesos.tasks.values():
         assert not task.updates or mesos.removed, f"{task.launch.record.id} waits for an acknowledgement"
 

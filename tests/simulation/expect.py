@@ -53,8 +53,9 @@ def holds(count: int) -> Step:
     """`count` offers are held, and Mesos agrees."""
 
     def value(world: World) -> object:
-        assert set(world.state.session.offers) == set(world.mesos.offers), "Mesos waits for answers to other offers"
-        return len(world.state.session.offers)
+        held = world.state.session.round.offers
+        assert held.keys() == world.mesos.offers.keys(), "Mesos waits for answers to other offers"
+        return len(held)
 
     return _same(f"holds {count}", count, value)
 

@@ -74,12 +74,12 @@ def _statuses(state: SchedulerState) -> st.SearchStrategy[TaskStatus]:
 
 
 def _offer_ids(state: SchedulerState) -> st.SearchStrategy[OfferId]:
-    return st.sampled_from([*state.session.offers, OfferId("unknown")])
+    return st.sampled_from([*state.session.round.offers, OfferId("unknown")])
 
 
 def _offers(state: SchedulerState) -> Events:
     an_agent = st.sampled_from(["agent-0", "agent-1", "stranger"])
-    names = st.sampled_from(["offer-a", "offer-b", "offer-c", *state.session.offers])
+    names = st.sampled_from(["offer-a", "offer-b", "offer-c", *state.session.round.offers])
     one = st.builds(an_offer, names, an_agent, cpus=st.sampled_from([0, 0.5, 8.0]), mem=st.sampled_from([0, 9000.0]))
     return st.builds(
         events.OffersReceived,

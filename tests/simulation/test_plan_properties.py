@@ -28,7 +28,6 @@ from tf_scheduler.core.recovery import startup_timeout
 from tf_scheduler.core.scheduler import handle, next_deadline
 from tf_scheduler.model.effects import ComputedPlans, Decision, Kill, LaunchRetired, Reconcile, TaskLaunched
 from tf_scheduler.model.events import Event, PlanCommand, PodCommand
-from tf_scheduler.model.offer import OfferRound
 from tf_scheduler.model.plan import Verb
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import PodVerb
@@ -135,8 +134,8 @@ def test_restart_at_any_point_gives_same_future(drawn: Any, past: Any, future: A
     restarted.restart()
     for world in worlds:
         world.decisions.clear()
-        # The offer rounds of this run, and its attempts without success, are not stored.
-        world.state = with_fields(world.state, revives_used_until=-math.inf, offer_round=OfferRound())
+        # The offers that this run has requested are not stored.
+        world.state = with_fields(world.state, revives_used_until=-math.inf)
         world.register()
         for event in future:
             apply_event(world, event, drawn)

@@ -53,7 +53,7 @@ def test_training_does_not_wait_for_tensorboard() -> None:
 
     play(world, send.register(), send.offers(), expect.launched(*TRAINERS))
 
-    assert {"tensorboard-0"} == set(world.state.session.pending)
+    assert {"tensorboard-0"} == set(world.state.session.round.reasons)
 
 
 def test_moved_side_job_restarts_no_other_task() -> None:

@@ -18,6 +18,7 @@ from simulation.mesos import Agent, FakeMesos
 from step_transitions import TRANSITIONS
 from tf_executor.contract.states import Status
 from tf_scheduler.api.views.plan_messages import plans
+from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.scheduler import handle, next_deadline
 from tf_scheduler.model.effects import Accept, Call, Decision, Outcome
 from tf_scheduler.model.events import CallFailed, Disconnected, Event, StatusUpdated, Tick
@@ -84,9 +85,9 @@ class World:
             self.moves |= moves(before, decision.state)
         self.decisions.append(decision)
         self.mesos.live()
-        session = self.state.session
-        is_held, has_round = bool(session.offers), session.round_started is not None
-        assert is_held == has_round or not session.connected, "each held offer belongs to a round"
+        follows_up = not (isinstance(event, StatusUpdated) and event.more)
+        if follows_up and self.state.session.connected and self.state.session.round.offers:
+            assert view_of(self.state).gangs, "a gang waits for each held offer"
         return decision
 
     def perform(self, call: Call) -> None:

@@ -203,9 +203,12 @@ def _check_timeouts(stages: _Stages) -> None:
         stages.add(live_workers.direct_chief(stages.state, now, stages.view))
     if stages.state.stored.resized.until is not None:
         stages.add(cluster_size.resize_at_checkpoint(stages.state, now))
-    if stages.state.session.offers:
+    if stages.state.session.round.offers:
         stages.add(cluster_size.reduce_size(stages.state, now, stages.view.gangs))
-    _check_offers(stages)
+        _place(stages)
+        stages.add(rounds.expire(stages.state, now, stages.new_id))
+    if stages.state.session.no_offers_since is not None:
+        stages.add(rounds.warn_no_offers(stages.state, now, stages.view.gangs))
     if stages.state.session.connected:
         stages.add(reconcile.poll(stages.state, now))
 
@@ -223,22 +226,19 @@ def _check_launches(stages: _Stages) -> None:
     stages.add(reconcile.ask_about(stages.state, overdue[Wait.ANSWER], now))
 
 
-def _check_offers(stages: _Stages) -> None:
-    """Match held offers again, and end a round that has lasted long enough.
-
-    A new match is needed when the wait for a previous address is over, or when the reasons of pending tasks are old.
-    """
-    state, now, new_id = stages.state, stages.now, stages.new_id
-    if (state.session.offers and state.stored.recoveries) or _next_match_at(state) < math.inf:
-        stages.add(rounds.on_offers(state, events.OffersReceived(()), now, new_id, stages.view))
-    session = stages.state.session
-    if session.round_started is not None or session.no_offers_since is not None:
-        stages.add(rounds.expire_round(stages.state, now, new_id, stages.view.gangs))
+def _place(stages: _Stages) -> None:
+    """Match held offers, and again after a launch, which may let others follow."""
+    limit = stages.state.spec.hold_seconds
+    stages.add(decide(rounds.with_gangs(stages.state, stages.view.gangs, stages.now)))
+    while stages.view.gangs and stages.state.session.round.due_at(limit) <= stages.now:
+        stages.add(rounds.match(stages.state, stages.view, stages.now, stages.new_id))
 
 
 def _follow_up(stages: _Stages) -> None:
     """Handle the consequences of the new state, after every event."""
     now = stages.now
+    if stages.state.session.connected:
+        _place(stages)
     if JobKind.DISPATCHER in index_of(stages.state.spec).by_kind:
         stages.add(replacement.restart_readers(stages.state, stages.before, now))
     if stages.state.derived.idle_tasks:
@@ -249,13 +249,8 @@ def _follow_up(stages: _Stages) -> None:
     if stages.state.session.connected:
         stages.add(scheduling.advance(stages.state, now, stages.view))
     if stages.state.session.connected:
-        # A launch may have made further tasks placeable.
-        while (
-            rounds.has_leftovers(stages.state) and stages.view.gangs and not stages.state.process.offer_round.failures
-        ):
-            stages.add(rounds.on_offers(stages.state, events.OffersReceived(()), now, stages.new_id, stages.view))
         tasks = stages.view.pending_tasks or cluster_size.growth(stages.state, now)
-        stages.add(rounds.update_demand(stages.state, now, tasks))
+        stages.add(rounds.update_demand(stages.state, now, tasks, stages.view.gangs))
     _retain(stages)
     state = stages.state
     if not state.process.finished and (state.stored.result is not None or state.stored.removed):
@@ -281,7 +276,7 @@ def _react(stages: _Stages, event: events.Event) -> Decision:  # noqa: C901, RET
         case events.StatusUpdated():
             return status.on_update(state, event.status, now, new_id, stages.view)
         case events.OffersReceived():
-            return rounds.on_offers(state, event, now, new_id, stages.view)
+            return rounds.on_offers(state, event, now, stages.view.gangs)
         case events.ConnectionProblem():
             return connection_problems.handle(state, event, now, new_id, stages.view)
         case events.SharedUserFound():
@@ -335,9 +330,9 @@ def _deadlines(state: SchedulerState) -> Iterator[float]:
     if not session.connected:
         return
     yield state.derived.next_check_at
-    if session.round_started is not None:
-        yield session.round_started + state.spec.hold_seconds
-    yield _next_match_at(state)
+    yield session.round.due_at(state.spec.hold_seconds)
+    if session.round.offers:
+        yield session.round.since + state.spec.hold_seconds
     if session.no_offers_since is not None:
         yield session.no_offers_since + NO_OFFER_WARNING_SECONDS
     if session.revive_at is not None:
@@ -354,11 +349,3 @@ def _deadlines(state: SchedulerState) -> Iterator[float]:
         yield session.next_kill_at
     if session.teardown_at is not None:
         yield session.teardown_at + KILL_INTERVAL
-
-
-def _next_match_at(state: SchedulerState) -> float:
-    """Return when to match the offers that came since the last match."""
-    last, session = state.session.failed_match, state.session
-    if last is None or not last.is_outdated:
-        return math.inf
-    return last.due_at(len(session.offers), len(session.pending))

@@ -242,9 +242,9 @@ class StateCollector(Collector):
         state = self._state()
         yield _gauge("subscribed", "1 while the scheduler is subscribed to Mesos.", state.session.connected)
         yield _gauge("suppressed", "1 while offers are suppressed.", state.session.suppressed)
-        yield _gauge("offers_held", "Offers that the scheduler holds.", len(state.session.offers))
+        yield _gauge("offers_held", "Offers that the scheduler holds.", len(state.session.round.offers))
         yield _gauge("tasks_wanted", "Tasks of the spec.", state.spec.task_count)
-        yield _gauge("tasks_pending", "Tasks that have not been placed.", len(state.session.pending))
+        yield _gauge("tasks_pending", "Tasks that have not been placed.", len(state.session.round.reasons))
         suspected = sum(bool(item.failures) for item in state.stored.agent_failures.values())
         yield _gauge("agents_suspected", "Agents with counted launch failures.", suspected)
         text = "Agents on which another process may have taken secrets, until an operator acknowledges it."

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from .ids import AgentId, OfferId, TaskName, UnixTime
 from .placement import AgentLocation
 from .reasons import Reason
 from .resources import Resource
-from .spec import JobSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,32 +113,59 @@ class Evaluation:
     refused: Mapping[TaskName, tuple[Reason, ...]] = field(default_factory=dict)
 
 
-#: Offers and tasks per second of the pause after a match, and its maximum: the reasons of pending tasks are that old.
+#: Offers and tasks per second of the pause after a failed match, and its maximum.
 PARTS_PER_SECOND, MATCH_INTERVAL = 2000, 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class FailedMatch:
-    """The last attempt to match the held offers; it left gangs without placement."""
-
-    at: UnixTime
-    #: Gangs without placement.
-    gangs: tuple[object, ...]
-    #: Jobs of their tasks.
-    jobs: tuple[JobSpec, ...]
-    #: Whether offers came later, so that the reasons of pending tasks are old.
-    is_outdated: bool = False
-
-    def due_at(self, offers: int, tasks: int) -> UnixTime:
-        """Return when to match again with these numbers of held offers and tasks."""
-        return self.at + min(MATCH_INTERVAL, (offers + tasks) / PARTS_PER_SECOND)
-
-
-@dataclass(frozen=True, slots=True)
 class OfferRound:
-    """Consecutive failed offer rounds, and the back-off after them."""
+    """Offers that are held until a whole gang fits, and the last match with them.
 
+    A round starts with its first offer and ends with the last one. After a failed round, offers are declined for a
+    while, so that other frameworks can use them.
+    """
+
+    offers: Mapping[OfferId, Offer] = field(default_factory=dict)
+    #: Time of the first offer.
+    since: UnixTime = 0.0
+    #: Agent -> its last offer that no pending task could use: declined for long, and part of the reasons.
+    unusable: Mapping[AgentId, Offer] = field(default_factory=dict)
+    #: Gangs that the last match left without placement.
+    gangs: tuple[object, ...] = ()
+    #: Reasons of their tasks; empty if placement was not tried.
+    reasons: Mapping[TaskName, tuple[Reason, ...]] = field(default_factory=dict)
+    #: When to match again: offers or gangs have changed since, or the wait for a previous address ends.
+    match_at: UnixTime = math.inf
+    #: To match a large gang again with every single offer would be expensive.
+    pause_until: UnixTime = 0.0
     #: Consecutive rounds without a launch.
     failures: int = 0
-    #: Offers are declined until this time, so that other frameworks can use them.
     back_off_until: UnixTime = 0.0
+
+    def hold(self, offers: Iterable[Offer], now: UnixTime) -> OfferRound:
+        """Return the round with more offers, which are to be matched."""
+        held = {**self.offers, **{offer.id: offer for offer in offers}}
+        return replace(self, offers=held, since=self.since if self.offers else now, match_at=now)
+
+    def without(self, offers: Collection[OfferId]) -> OfferRound:
+        """Return the round after these offers were used, declined or rescinded."""
+        return replace(self, offers={key: offer for key, offer in self.offers.items() if key not in offers})
+
+    def failed(
+        self, gangs: tuple[object, ...], reasons: Mapping[TaskName, tuple[Reason, ...]], now: UnixTime, again: UnixTime
+    ) -> OfferRound:
+        """Return the round after a match without placement of these gangs."""
+        pause = min(MATCH_INTERVAL, (len(self.offers) + len(reasons)) / PARTS_PER_SECOND)
+        return replace(self, gangs=gangs, reasons=reasons, match_at=again, pause_until=now + pause)
+
+    def launched(self, now: UnixTime) -> OfferRound:
+        """Return the round after a launch of all gangs, with the offers it left."""
+        return OfferRound(self.offers, self.since, match_at=now) if self.offers else OfferRound()
+
+    def end(self, now: UnixTime, wait: float) -> OfferRound:
+        """Return what follows a failed round: its offers are declined for `wait` s."""
+        return replace(self, offers={}, match_at=math.inf, failures=self.failures + 1, back_off_until=now + wait)
+
+    def due_at(self, hold_seconds: float) -> UnixTime:
+        """Return when to match the offers: at the latest at the end of the round."""
+        return max(self.match_at, min(self.pause_until, self.since + hold_seconds)) if self.offers else math.inf

@@ -10,17 +10,9 @@ from typing import Any
 from tf_executor.contract.reports import Progress, Usage
 from tf_executor.contract.states import SILENT_STATES, TaskState, Verdict
 
-from .ids import AgentId, FrameworkId, OfferId, TaskId, TaskName, UnixTime, name_of, task_name
-from .offer import (
-    AgentSnapshot,
-    Evaluation,
-    FailedMatch,
-    InverseOffer,
-    Offer,
-    OfferRound,
-)
+from .ids import AgentId, FrameworkId, TaskId, TaskName, UnixTime, name_of, task_name
+from .offer import AgentSnapshot, Evaluation, InverseOffer, OfferRound
 from .plan import PlanControl
-from .reasons import Reason
 from .secrets import SecretExposure
 from .spec import JobKind, ServiceSpec
 from .task import AbandonedLaunch, AgentFailures, Members, Recovery, Resized, TaskRecord, TaskStatus
@@ -186,20 +178,9 @@ class SessionState:
     #: Region of the master.
     region: str = ""
     suppressed: bool = False
-    #: Offers that are held while the gang is incomplete.
-    offers: Mapping[OfferId, Offer] = field(default_factory=dict)
-    #: Time of the first offer of this round; `None` between rounds.
-    round_started: UnixTime | None = None
-    #: Agent -> its last offer that no pending task could use: declined for long, and part of the reasons.
-    rejected_offers: Mapping[AgentId, Offer] = field(default_factory=dict)
+    round: OfferRound = field(default_factory=OfferRound)
     #: Agents with offers, the most recent last; for display only.
     agent_snapshots: Mapping[AgentId, AgentSnapshot] = field(default_factory=dict)
-    #: Reasons of each pending task after the last decision; empty if placement was not tried.
-    pending: Mapping[TaskName, tuple[Reason, ...]] = field(default_factory=dict)
-    #: The match that `pending` is of; `None` if it placed all tasks, or placement was not tried.
-    failed_match: FailedMatch | None = None
-    #: Time at which the first wait of a pending task for its previous address ends.
-    address_wait_until: UnixTime = math.inf
     #: Tasks for which offers were requested, by SUBSCRIBE or REVIVE.
     requested_tasks: frozenset[TaskName] = frozenset()
     #: Time since which offers are wanted and none was received; `None` if some were.
@@ -239,7 +220,6 @@ class RefusedCalls:
 class ProcessState:
     """State that survives reconnects, and is lost when the process ends."""
 
-    offer_round: OfferRound = field(default_factory=OfferRound)
     #: Time until which the REVIVE calls that were sent use up their rate.
     revives_used_until: UnixTime = -math.inf
     #: Names of other frameworks that want offers (worker.elastic.grow); None: not known yet.
@@ -295,6 +275,10 @@ class SchedulerState:
     def with_session(self, **changes: Any) -> SchedulerState:
         """Return the state with these fields of `session` replaced."""
         return replace(self, session=replace(self.session, **changes))
+
+    def with_round(self, offer_round: OfferRound) -> SchedulerState:
+        """Return the state with this offer round."""
+        return self if offer_round is self.session.round else self.with_session(round=offer_round)
 
     def with_process(self, **changes: Any) -> SchedulerState:
         """Return the state with these fields of `process` replaced."""

@@ -49,7 +49,7 @@ def state():
         spec,
         tasks=records,
         statuses={record.id: a_status(record.id) for record in records.values()},
-        pending={"worker-0": why},
+        reasons={"worker-0": why},
         evaluations=(Evaluation(7.0, 3, 2, refused={TaskName("worker-0"): why}),),
     )
 

@@ -232,7 +232,7 @@ def test_stop_names_tasks_that_may_save_and_time(signals, live: int, expected: s
 
 #: A job with a task that fits no agent, and the reason.
 _TOO_SMALL = AgentRejected("agent-1", (TooSmall((Shortage("cpus", 1600, 1000),)),))
-WAITING = overview(Snapshot(with_fields(SchedulerState(a_spec()), pending={"worker-1": (_TOO_SMALL,)})))
+WAITING = overview(Snapshot(with_fields(SchedulerState(a_spec()), reasons={"worker-1": (_TOO_SMALL,)})))
 REASONS = {"worker-1": ("agent agent-1: needs cpus 1.6, has 1",)}
 
 

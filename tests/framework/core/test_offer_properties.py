@@ -183,14 +183,13 @@ class Offers(RuleBasedStateMachine):
 
     @invariant()
     def every_offer_is_held_or_answered(self) -> None:
-        offers = set(self.world.state.session.offers)
+        offers = set(self.world.state.session.round.offers)
         assert offers == set(self.world.mesos.offers)
 
     @invariant()
     def no_offer_is_held_longer_than_promised(self) -> None:
-        limit, started = self.world.state.spec.hold_seconds, self.world.state.session.round_started
-        assert started is None or self.world.now <= started + limit
-        assert started is not None or not self.world.state.session.offers
+        limit, held = self.world.state.spec.hold_seconds, self.world.state.session.round
+        assert not held.offers or self.world.now <= held.since + limit
 
     @invariant()
     def no_constraint_is_broken(self) -> None:

@@ -133,7 +133,7 @@ def test_held_offers_are_released_with_reasons() -> None:
     (declined,) = world.calls(Decline)
     assert declined.offer_ids == ("offer-1",)
     assert MIN_DELAY <= declined.refuse_seconds <= MIN_DELAY + 5.0, "drawn at random from a window of hold_seconds"
-    assert world.state.session.offers == {}
+    assert world.state.session.round.offers == {}
     assert all("pending: agent agent-1: needs cpus 0.6, has" in outcome.message for outcome in decision.outcomes)
     assert decision.outcomes
     assert next_deadline(world.state) is None
@@ -266,7 +266,7 @@ def test_lost_connection_clears_offers() -> None:
     world.send(Disconnected("the master went away"))
 
     assert [True] == [outcome.warning for outcome in world.decision.outcomes]
-    assert world.state.session.offers == {}
+    assert world.state.session.round.offers == {}
     assert world.decision.calls == ()
     assert next_deadline(world.state) is None
 
@@ -367,7 +367,7 @@ def test_missing_offers_are_reported() -> None:
     decision = world.send(Tick())
 
     assert ["needs cpus 0.6, mem 1088, ports 1; no offers from any agent"] == [
-        str(reason) for reason in world.state.session.pending["worker-0"]
+        str(reason) for reason in world.state.session.round.reasons["worker-0"]
     ]
     assert [True] == [outcome.warning for outcome in decision.outcomes]
     assert next_deadline(world.state) is None
@@ -383,8 +383,9 @@ def test_reasons_include_agents_declined_before() -> None:
     world.send(OffersReceived((an_offer("offer-2", "agent-2", cpus=0.2),)))
 
     def hostnames():
+        world.now = next_deadline(world.state) or 0.0
         world.send(Tick())
-        return {reason.hostname for reason in world.state.session.pending["worker-0"][:-1]}
+        return {reason.hostname for reason in world.state.session.round.reasons["worker-0"][:-1]}
 
     assert {"agent-1", "agent-2"} == hostnames()
     world.send(AgentFailed("agent-1-id"))

@@ -775,7 +775,7 @@ def test_user_texts_are_not_markup(visit) -> None:
         expect(page.get_by_label("Events, newest first")).to_contain_text(EVIL)
         play(live.world, send.status("chief-0", TaskState.FAILED, message=EVIL))
         expect(page.locator("#facts")).to_contain_text(EVIL)
-        live.world.runner.state = with_fields(live.world.state, pending={"chief-0": (EVIL,)}, refused=EVIL)
+        live.world.runner.state = with_fields(live.world.state, reasons={"chief-0": (EVIL,)}, refused=EVIL)
         expect(page.locator("#about")).to_have_text(EVIL)
 
         assert 0 == page.locator("img, script:not([src])").count()

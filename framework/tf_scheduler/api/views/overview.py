@@ -205,7 +205,7 @@ def overview(snapshot: Snapshot) -> Overview:
         agents=tuple(map(_agent, nsmallest(_MAX_AGENTS, others, key=lambda agent: agent.hostname))),
         more_agents=max(0, len(others) - _MAX_AGENTS),
         in_use=_in_use(state),
-        pending={name: tuple(map(str, why)) for name, why in state.session.pending.items() if name not in tasks},
+        pending={name: tuple(map(str, why)) for name, why in state.session.round.reasons.items() if name not in tasks},
         unplaced=bool(state.unplaced()),
         leader=leader,
         verdict=result.verdict.value if result else "",

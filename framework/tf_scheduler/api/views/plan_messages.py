@@ -108,7 +108,7 @@ def _overridden(state: SchedulerState, step: StepDef, displayed: Step) -> Step:
         return displayed
     kept = f"its resources on {state.stored.tasks[name].hostname} are kept"
     location = kept if override is Override.PAUSED else task_location(state, name)
-    reasons = map(str, state.session.pending.get(name, ()))
+    reasons = map(str, state.session.round.reasons.get(name, ()))
     message = "; ".join((location, pause_reason(state, name), *reasons))
     return replace(displayed, message=message, override=override)
 
@@ -134,8 +134,8 @@ def _why_not(
         return f"plan {other} works on this task"
     if name in now.lost and status is Status.DELAYED:
         return f"{task_location(state, name)}; {state.stored.recoveries[name].why}"
-    if name in state.session.pending:
-        return "; ".join(map(str, state.session.pending[name]))
+    if name in state.session.round.reasons:
+        return "; ".join(map(str, state.session.round.reasons[name]))
     record = state.stored.tasks.get(name)
     if record is None:
         return ""

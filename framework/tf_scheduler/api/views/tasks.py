@@ -140,7 +140,7 @@ def resources_of(record: TaskRecord) -> dict[str, float]:
 
 def pending_reasons(state: SchedulerState, name: TaskName) -> list[str]:
     """Return the reasons why a task has not been placed."""
-    return [str(reason) for reason in state.session.pending.get(name, ())]
+    return [str(reason) for reason in state.session.round.reasons.get(name, ())]
 
 
 def pending(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:

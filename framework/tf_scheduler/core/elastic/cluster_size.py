@@ -61,7 +61,7 @@ def _workers(spec: ServiceSpec) -> str:
 def reduce_size(state: SchedulerState, now: float, gangs: Sequence[Gang]) -> Decision:
     """Reduce the cluster to workers that fit, after `recovery.shrink_after` seconds."""
     job = scalable_job(state.spec)
-    if job is None or not state.session.offers or state.stored.result is not None:
+    if job is None or not state.session.round.offers or state.stored.result is not None:
         return decide(state)
     if any(record.job is job.kind for record in state.live()):
         return decide(state)
@@ -237,7 +237,7 @@ def _fits(state: SchedulerState, count: int, now: float, gangs: Sequence[Gang]) 
         replace(gang, tasks=tuple(tasks[task.name] for task in gang.tasks if task.name in tasks)) for gang in gangs
     ]
     smaller = [gang for gang in smaller if gang.tasks]
-    placements = match_gangs(candidate, smaller, state.session.offers.values(), now).placements
+    placements = match_gangs(candidate, smaller, state.session.round.offers.values(), now).placements
     return bool(smaller) and len(placements) == sum(len(gang.tasks) for gang in smaller)
 
 

@@ -24,7 +24,7 @@ from tf_scheduler.core.placement.constraints import DemandRules, draining_second
 from tf_scheduler.core.placement.matching import Match, NoMatch, Placement, match_agents
 from tf_scheduler.core.plans.scheduling import Gang
 from tf_scheduler.model.ids import AgentId, TaskName
-from tf_scheduler.model.offer import Evaluation, FailedMatch, Offer
+from tf_scheduler.model.offer import Evaluation, Offer
 from tf_scheduler.model.reasons import (
     AgentReason,
     AwaitsPreviousAddress,
@@ -48,14 +48,14 @@ def relaxations(
     """Yield sets of agents to avoid: first all; after a failed round, only the worst."""
     avoided = {**_agents_to_leave(state, tasks), **_unreliable_agents(state, now)}
     yield avoided
-    levels = sorted(set(map(_failures, avoided.values()))) if state.process.offer_round.failures else ()
+    levels = sorted(set(map(_failures, avoided.values()))) if state.session.round.failures else ()
     for level in levels:
         yield {agent: reason for agent, reason in avoided.items() if _failures(reason) > level}
 
 
 def exclude_bad_ports(state: SchedulerState, agents: Iterable[Agent]) -> Iterator[Agent]:
     """Yield each agent, but without ports at which another process listened."""
-    recoveries = () if state.process.offer_round.failures else state.stored.recoveries.values()
+    recoveries = () if state.session.round.failures else state.stored.recoveries.values()
     parts = {address.rpartition(":") for item in recoveries for address in item.bad_addresses}
     for agent in agents:
         ports = frozenset(int(port) for host, _, port in parts if host == agent.address)
@@ -224,7 +224,7 @@ def match_gangs(state: SchedulerState, gangs: Sequence[Gang], offers: Iterable[O
     """Match the gangs in order, each on the resources that the previous gangs left."""
     agents = {agent.id: agent for agent in exclude_bad_ports(state, merge_offers(offers))}
     count = len(agents)
-    rejected = merge_offers(offer for key, offer in state.session.rejected_offers.items() if key not in agents)
+    rejected = merge_offers(offer for key, offer in state.session.round.unusable.items() if key not in agents)
     placements: list[Placement] = []
     reasons: dict[TaskName, tuple[Reason, ...]] = {}
     standing = _placed_tasks(state, gangs)
@@ -277,7 +277,7 @@ def placement_context(state: SchedulerState, standing: tuple[PlacedTask, ...], n
     )
 
 
-def usable_agents(state: SchedulerState, jobs: Iterable[JobSpec], offers: Sequence[Offer], now: float) -> set[AgentId]:
+def usable_agents(state: SchedulerState, jobs: Iterable[JobSpec], offers: Iterable[Offer], now: float) -> set[AgentId]:
     """Return the agents that can run at least one task; other offers are not held."""
     rules = _rules(state, jobs, now)
     capacities = (AgentCapacity(agent, 0) for agent in merge_offers(offers))
@@ -295,31 +295,6 @@ def _rules(state: SchedulerState, jobs: Iterable[JobSpec], now: float = 0.0) -> 
     about = placement_context(state, (), now)
     demands = (demand_of(job, about.executor) for job in jobs)
     return [(demand, DemandRules(demand, about)) for demand in demands]
-
-
-# --- Failed matches: to match a large gang again with every single offer would be expensive
-
-
-def failed_match(state: SchedulerState, gangs: Iterable[Gang], now: float) -> FailedMatch | None:
-    """Return the match that left tasks pending; `None` if no task is pending."""
-    waiting = tuple(gang for gang in gangs if any(task.name in state.session.pending for task in gang.tasks))
-    jobs = {task.job.group: task.job for gang in waiting for task in gang.tasks}
-    return FailedMatch(now, waiting, tuple(jobs.values())) if waiting else None
-
-
-def with_offers(
-    state: SchedulerState, gangs: tuple[Gang, ...], offers: Sequence[Offer], now: float
-) -> FailedMatch | None:
-    """Return the last failed match, now outdated by offers; `None` if a match is due."""
-    last = state.session.failed_match
-    if (
-        last is None
-        or not offers
-        or last.gangs != gangs
-        or now >= last.due_at(len(state.session.offers), len(state.session.pending))
-    ):
-        return None
-    return replace(last, is_outdated=True)
 
 
 def _placed_tasks(state: SchedulerState, gangs: Sequence[Gang]) -> tuple[PlacedTask, ...]:

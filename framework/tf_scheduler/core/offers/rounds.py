@@ -20,11 +20,11 @@ from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model.effects import Call, Decision, Decline, Launch, Outcome, Revive, Suppress, TaskLaunched
 from tf_scheduler.model.events import OffersReceived
 from tf_scheduler.model.ids import AgentId, NewId, OfferId, TaskName
-from tf_scheduler.model.offer import MAX_EVALUATIONS, AgentSnapshot, FailedMatch, Offer, OfferRound
+from tf_scheduler.model.offer import MAX_EVALUATIONS, AgentSnapshot, Offer, OfferRound
 from tf_scheduler.model.reasons import AwaitsPreviousAddress, NoOffers, Reason, WaitsFor
 from tf_scheduler.model.state import SchedulerState
 
-from .matcher import MatchResult, failed_match, match_gangs, usable_agents, with_offers
+from .matcher import MatchResult, match_gangs, usable_agents
 
 #: Refusal time of unusable offers: long, so that other frameworks get them (Mesos documentation, framework guide).
 #: REVIVE clears the filter, and Mesos offers an agent again when more of it becomes free.
@@ -35,7 +35,7 @@ REFUSE_UNSAFE = 30.0
 REFUSE_SHORT = 1.0
 
 
-def declines(offer_ids: Sequence[OfferId], refuse_seconds: float) -> tuple[Call, ...]:
+def declines(offer_ids: Collection[OfferId], refuse_seconds: float) -> tuple[Call, ...]:
     """Return one DECLINE for all offers."""
     return (Decline(tuple(offer_ids), refuse_seconds),) if offer_ids else ()
 
@@ -44,40 +44,28 @@ def declines(offer_ids: Sequence[OfferId], refuse_seconds: float) -> tuple[Call,
 NO_OFFER_WARNING_SECONDS = 10.0
 
 
-def expire_round(state: SchedulerState, now: float, new_id: NewId, gangs: Sequence[Gang]) -> Decision:
-    """End a round after its timeout, or warn of missing offers."""
-    if state.session.no_offers_since is not None and now >= state.session.no_offers_since + NO_OFFER_WARNING_SECONDS:
-        return _warn_no_offers(state, gangs)
-    started = state.session.round_started
-    if started is None or now < started + state.spec.hold_seconds:
-        return decide(state)
-    return decline_and_wait(state, now, new_id)
-
-
-def _warn_no_offers(state: SchedulerState, gangs: Sequence[Gang]) -> Decision:
+def warn_no_offers(state: SchedulerState, now: float, gangs: Sequence[Gang]) -> Decision:
     """Warn of missing offers. Causes: full agents, exhausted quota, unmet constraints."""
+    since = state.session.no_offers_since
+    if since is None or now < since + NO_OFFER_WARNING_SECONDS:
+        return decide(state)
     demands = demands_of((task for gang in gangs for task in gang.tasks), state.spec.executor.needs)
     pending: dict[TaskName, tuple[Reason, ...]] = {}
     for demand in demands:
         reasons = (NoOffers(demand.needs, demand.job.constraints),)
         pending.update({task.name: reasons for task in demand.tasks})
-    return decide(state.with_session(no_offers_since=None, pending=pending), outcomes=_pending_outcomes(pending))
+    after = state.with_session(no_offers_since=None, round=replace(state.session.round, reasons=pending))
+    return decide(after, outcomes=_pending_outcomes(pending))
 
 
-def decline_and_wait(state: SchedulerState, now: float, new_id: NewId) -> Decision:
-    """End a failed round: decline all offers, and all new ones during a back-off."""
-    failures = state.process.offer_round.failures + 1
-    wait = round_delay(failures, state.spec.hold_seconds, jitter_from_id(new_id()))
-    after = state.with_session(offers={}, round_started=None)
-    after = after.with_process(offer_round=OfferRound(failures, now + wait))
-    calls, outcomes = declines(list(state.session.offers), wait), _pending_outcomes(state.session.pending)
-    return decide(after, calls=calls, outcomes=outcomes)
-
-
-def hold(state: SchedulerState, offers: Mapping[OfferId, Offer], now: float | None = None) -> SchedulerState:
-    """Return the state with these held offers; a round lasts while an offer is held."""
-    started = now if state.session.round_started is None else state.session.round_started
-    return state.with_session(offers=offers, round_started=started if offers else None)
+def expire(state: SchedulerState, now: float, new_id: NewId) -> Decision:
+    """End a round that has lasted too long, and decline offers during a back-off."""
+    held = state.session.round
+    if not held.offers or now < held.since + state.spec.hold_seconds:
+        return decide(state)
+    wait = round_delay(held.failures + 1, state.spec.hold_seconds, jitter_from_id(new_id()))
+    after = state.with_round(held.end(now, wait))
+    return decide(after, calls=declines(held.offers, wait), outcomes=_pending_outcomes(held.reasons))
 
 
 def _pending_outcomes(pending: Mapping[TaskName, tuple[Reason, ...]]) -> tuple[Outcome, ...]:
@@ -99,18 +87,14 @@ def _pending_outcome(names: Sequence[TaskName], reasons: Iterable[Reason]) -> Ou
 # --- Suppress offers while no task is pending, and revive them for new pending tasks
 
 
-def update_demand(state: SchedulerState, now: float, names: frozenset[TaskName]) -> Decision:
-    """Revive offers for new pending tasks; if none is pending, decline and suppress."""
+def update_demand(state: SchedulerState, now: float, names: frozenset[TaskName], gangs: tuple[Gang, ...]) -> Decision:
+    """Revive offers for new pending tasks; decline offers that no gang waits for."""
     if not names:
         return _suppress(state)
-    unused = list(state.session.offers) if has_leftovers(state) else []
-    declined = decide(state.with_session(offers={}) if unused else state, calls=declines(unused, REFUSE_SHORT))
+    unused = () if gangs else tuple(state.session.round.offers)
+    after = state.with_round(OfferRound()) if unused else with_gangs(state, gangs, now)
+    declined = decide(after, calls=declines(unused, REFUSE_SHORT))
     return declined.then(lambda after: _revive(after, names, now))
-
-
-def has_leftovers(state: SchedulerState) -> bool:
-    """Return whether offers are held that a launch has left: no round is for them."""
-    return bool(state.session.offers) and state.session.round_started is None
 
 
 #: REVIVE costs the master much: up to 8 calls immediately, because each of several losses needs offers while its
@@ -128,26 +112,23 @@ def _revive(state: SchedulerState, names: frozenset[TaskName], now: float) -> De
     if now < due:
         return decide(state.with_session(revive_at=due))
     used_until = max(now, state.process.revives_used_until) + REVIVE_INTERVAL
-    fresh = replace(state.process.offer_round, failures=0, back_off_until=0.0)
-    after = state.with_session(requested_tasks=names, suppressed=False, revive_at=None, no_offers_since=now)
-    return decide(after.with_process(revives_used_until=used_until, offer_round=fresh), calls=(Revive(),))
+    fresh = replace(state.session.round, failures=0, back_off_until=0.0)
+    after = state.with_session(
+        requested_tasks=names, suppressed=False, revive_at=None, no_offers_since=now, round=fresh
+    )
+    return decide(after.with_process(revives_used_until=used_until), calls=(Revive(),))
 
 
 def _suppress(state: SchedulerState) -> Decision:
     after = state.with_session(
-        offers={},
-        pending={},
-        failed_match=None,
-        round_started=None,
+        round=OfferRound(),
         suppressed=True,
         requested_tasks=frozenset(),
         revive_at=None,
         no_offers_since=None,
-        rejected_offers={},
     )
-    declined = declines(list(state.session.offers), REFUSE_LONG)
-    suppressed = () if state.session.suppressed else (Suppress(),)
-    return decide(after.with_process(offer_round=OfferRound()), calls=(*declined, *suppressed))
+    declined = declines(state.session.round.offers, REFUSE_LONG)
+    return decide(after, calls=declined if state.session.suppressed else (*declined, Suppress()))
 
 
 # --- Agent snapshots, for display only
@@ -185,26 +166,29 @@ def _snapshot(before: AgentSnapshot | None, offer: Offer, now: float) -> AgentSn
 # --- Events
 
 
-def on_offers(state: SchedulerState, event: OffersReceived, now: float, new_id: NewId, view: PlanView) -> Decision:
-    """Launch gangs that fit, hold useful offers for the others, decline the rest."""
+def on_offers(state: SchedulerState, event: OffersReceived, now: float, gangs: Sequence[Gang]) -> Decision:
+    """Hold offers if gangs wait for some; decline them during a back-off."""
     offers = event.offers
     state = state.with_session(no_offers_since=None) if offers else state
     state = record_offers(state, offers, now)
     state = _without_unprotected(state, {offer.agent_id for offer in offers if offer.login.is_required})
-    declined = decide(state, calls=declines(event.malformed, REFUSE_LONG))
-    return declined.then(lambda after: _place(after, offers, view, now, new_id))
+    calls, wait = declines(event.malformed, REFUSE_LONG), state.session.round.back_off_until - now
+    if offers and gangs and wait <= 0:
+        return decide(state.with_round(state.session.round.hold(offers, now)), calls=calls)
+    declined = declines([offer.id for offer in offers], wait if gangs else REFUSE_LONG)
+    return decide(state, calls=(*calls, *declined))
 
 
 def on_rescinded(state: SchedulerState, offer_id: OfferId) -> Decision:
     """Forget the offer; a launch on it fails with TASK_DROPPED."""
-    return decide(hold(state, {key: offer for key, offer in state.session.offers.items() if key != offer_id}))
+    return decide(state.with_round(state.session.round.without({offer_id})))
 
 
 def on_agent_failed(state: SchedulerState, agent_id: AgentId) -> Decision:
     """Forget the offers of a removed agent."""
-    rejected_offers = {key: offer for key, offer in state.session.rejected_offers.items() if key != agent_id}
+    unusable = {key: offer for key, offer in state.session.round.unusable.items() if key != agent_id}
     snapshots = {key: item for key, item in state.session.agent_snapshots.items() if key != agent_id}
-    after = state.with_session(rejected_offers=rejected_offers, agent_snapshots=snapshots)
+    after = state.with_session(round=replace(state.session.round, unusable=unusable), agent_snapshots=snapshots)
     after = _without_unprotected(after, {agent_id})
     return decide(after, outcomes=(Outcome("AgentRemoved", f"agent {agent_id} was removed", warning=True),))
 
@@ -216,25 +200,25 @@ def _without_unprotected(state: SchedulerState, agents: Collection[AgentId]) -> 
     return state.with_process(unprotected_agents=remaining) if len(remaining) < len(warned_agents) else state
 
 
-def _place(state: SchedulerState, offers: Sequence[Offer], view: PlanView, now: float, new_id: NewId) -> Decision:
-    gangs = view.gangs
-    wait = state.process.offer_round.back_off_until - now
-    if not gangs or wait > 0:
-        state = state.with_session(failed_match=None)
-        return decide(state, calls=declines([offer.id for offer in offers], wait if gangs else REFUSE_LONG))
-    offers_held = {**state.session.offers, **{offer.id: offer for offer in offers}}
-    failed = with_offers(state, gangs, offers, now)
-    if failed is not None:
-        return _decline_useless(hold(state, offers_held, now).with_session(failed_match=failed), failed, offers, now)
-    match = match_gangs(state, gangs, offers_held.values(), now)
-    evaluations = (*state.process.evaluations, match.evaluation(now, len(offers_held)))[-MAX_EVALUATIONS:]
-    state = hold(state, offers_held, now).with_process(evaluations=evaluations)
-    return _launch(state, match, view, now, new_id).then(lambda after: _after_match(after, gangs, offers, now))
+def with_gangs(state: SchedulerState, gangs: tuple[Gang, ...], now: float) -> SchedulerState:
+    """Let held offers be matched if these are not the gangs of the last match."""
+    held = state.session.round
+    if not held.offers or held.gangs == gangs:
+        return state
+    return state.with_round(replace(held, gangs=gangs, match_at=now))
+
+
+def match(state: SchedulerState, view: PlanView, now: float, new_id: NewId) -> Decision:
+    """Launch gangs that fit on the held offers; decline offers of no use."""
+    gangs, offers = view.gangs, state.session.round.offers
+    result = match_gangs(state, gangs, offers.values(), now)
+    evaluations = (*state.process.evaluations, result.evaluation(now, len(offers)))[-MAX_EVALUATIONS:]
+    launched = _launch(state.with_process(evaluations=evaluations), result, view, now, new_id)
+    return launched.then(lambda after: _after_match(after, gangs, result.reasons, now))
 
 
 def _launch(state: SchedulerState, match: MatchResult, view: PlanView, now: float, new_id: NewId) -> Decision:
-    """Launch complete gangs, and report why the others wait."""
-    state = state.with_session(pending=match.reasons, address_wait_until=_address_wait_until(state, match.reasons))
+    """Launch complete gangs."""
     if not match.placements:
         return decide(state)
     launches = plan_launches(state, match.placements, now, new_id, view.launching_plans)
@@ -246,7 +230,7 @@ def _launch(state: SchedulerState, match: MatchResult, view: PlanView, now: floa
     decision = _warn_unprotected(state, match, launches)
     return decision.then(
         lambda after: decide(
-            hold(after, {key: offer for key, offer in state.session.offers.items() if key not in used}),
+            after.with_round(after.session.round.without(used)),
             *(TaskLaunched(launch.record) for launch in launches),
             calls=calls,
             outcomes=tuple(outcomes),
@@ -282,32 +266,28 @@ def _awaits_own_address(state: SchedulerState, name: TaskName, reasons: Mapping[
     return isinstance(first, AwaitsPreviousAddress) and first.address == state.stored.tasks[name].address
 
 
-def _after_match(state: SchedulerState, gangs: Iterable[Gang], fresh: Sequence[Offer], now: float) -> Decision:
-    """End the round if no task is pending, otherwise decline useless new offers."""
-    failed = failed_match(state, gangs, now)
-    after = state.with_session(failed_match=failed)
-    if failed is not None:
-        return _decline_useless(after, failed, fresh, now)
-    after = after.with_session(round_started=None, rejected_offers={})
-    return decide(after.with_process(offer_round=OfferRound()))
-
-
-def _decline_useless(state: SchedulerState, failed: FailedMatch, fresh: Sequence[Offer], now: float) -> Decision:
-    agents = usable_agents(state, failed.jobs, fresh, now)
-    rejected = {offer.agent_id: offer for offer in fresh if offer.agent_id not in agents}
-    if not rejected:
-        return decide(state)
-    useless = [offer.id for offer in fresh if offer.id in state.session.offers and offer.agent_id not in agents]
-    remaining = {key: offer for key, offer in state.session.offers.items() if key not in set(useless)}
-    after = hold(state, remaining).with_session(rejected_offers={**state.session.rejected_offers, **rejected})
+def _after_match(
+    state: SchedulerState, gangs: Sequence[Gang], reasons: Mapping[TaskName, tuple[Reason, ...]], now: float
+) -> Decision:
+    """Keep the offers that the remaining gangs may use, and decline the others."""
+    held = state.session.round
+    waiting = tuple(gang for gang in gangs if any(task.name in reasons for task in gang.tasks))
+    if not waiting:
+        return decide(state.with_round(held.launched(now)))
+    failed = held.failed(waiting, reasons, now, _address_wait_until(state, reasons))
+    jobs = {task.job.group: task.job for gang in waiting for task in gang.tasks}
+    agents = usable_agents(state, jobs.values(), held.offers.values(), now)
+    useless = {key: offer for key, offer in held.offers.items() if offer.agent_id not in agents}
+    unusable = {**held.unusable, **{offer.agent_id: offer for offer in useless.values()}}
+    after = state.with_round(replace(failed.without(useless), unusable=unusable))
     protects = bool(protected_sections(state.spec))
-    unsafe = {key for key in useless if protects and not state.session.offers[key].login.is_required}
+    unsafe = {key for key, offer in useless.items() if protects and not offer.login.is_required}
     refusals: dict[float, list[OfferId]] = {}
-    for key in useless:
-        seconds = REFUSE_UNSAFE if key in unsafe else _refuse_seconds(state.session.offers[key], now)
+    for key, offer in useless.items():
+        seconds = REFUSE_UNSAFE if key in unsafe else _refuse_seconds(offer, now)
         refusals.setdefault(seconds, []).append(key)
     calls = tuple(Decline(tuple(keys), seconds) for seconds, keys in refusals.items())
-    decision = _warn_unsafe(after, [state.session.offers[key] for key in useless if key in unsafe])
+    decision = _warn_unsafe(after, [held.offers[key] for key in useless if key in unsafe])
     return decision.then(lambda after: decide(after, calls=calls))
 
 

@@ -277,7 +277,6 @@ def release(state: SchedulerState, name: TaskName, now: float) -> SchedulerState
 def deadlines(state: SchedulerState) -> Iterator[float]:
     """Yield the ends of back-offs, and when tasks leave their agents."""
     yield from (state.derived.next_ready_at,) if state.derived.delayed_tasks else ()
-    yield from (state.session.address_wait_until,) if state.session.offers else ()
     # Tasks on agents with a window move once, so windows before the last check of all tasks are over.
     leave_at = (_tasks_leave_at(state, window) for window in state.session.windows.values())
     yield from (at for at in leave_at if at > state.session.drained_at)

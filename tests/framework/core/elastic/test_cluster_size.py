@@ -26,6 +26,7 @@ from tf_scheduler.core.recovery.recover import mark_ready
 from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import LaunchRetired, RecoveryDecided, ResultDecided, StatusStored, TaskPaused
+from tf_scheduler.model.offer import OfferRound
 from tf_scheduler.model.plan import Reply
 from tf_scheduler.model.spec import JobKind, RecoveryPolicy, StorageMode, StoragePolicy
 from tf_scheduler.model.state import Result, SchedulerState
@@ -47,7 +48,7 @@ def lost(cpus, spec=SPEC):
     state = apply(state, *(RecoveryDecided(item) for item in recoveries))
     state = apply(state, *(StatusStored(a_status(item.id, TaskState.LOST)) for item in records))
     offer = an_offer(cpus=cpus)
-    return mark_ready(with_fields(state, offers={offer.id: offer}), NOW)
+    return mark_ready(with_fields(state, round=OfferRound().hold([offer], NOW)), NOW)
 
 
 def reduced(state, now=NOW):
@@ -78,7 +79,7 @@ def test_cluster_waits_for_all_workers_before_it_shrinks() -> None:
 @pytest.mark.parametrize(
     "state",
     [
-        with_fields(lost(1.2), offers={}),
+        with_fields(lost(1.2), round=OfferRound()),
         apply(lost(1.2), StatusStored(a_status("worker-0__1"))),
         apply(lost(1.2), ResultDecided(Result(Verdict.FAILED, "x", 9.0))),
         lost(1.2, a_spec(strategy=Strategy.MULTI_WORKER_MIRRORED, jobs=(a_job(JobKind.WORKER, 4),))),

@@ -12,7 +12,7 @@ from tf_scheduler.core.plans.scheduling import Gang
 from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import RecoveryDecided, StatusStored
-from tf_scheduler.model.offer import ExecutorLogin, OfferRound, Unavailability
+from tf_scheduler.model.offer import ExecutorLogin, Unavailability
 from tf_scheduler.model.placement import Constraint, Operator
 from tf_scheduler.model.reasons import AgentRejected, AwaitsPreviousAddress, OperatorMovesTask, Unreliable
 from tf_scheduler.model.resources import VirtualNetwork
@@ -46,7 +46,7 @@ def hosts(result):
 
 
 def with_failed_round(state):
-    return with_fields(state, offer_round=OfferRound(1))
+    return with_fields(state, failures=1)
 
 
 def test_lost_task_returns_to_previous_address() -> None:
@@ -255,7 +255,7 @@ def test_task_to_be_placed_does_not_count_for_its_own_constraint() -> None:
 def test_agent_that_offers_again_is_one_reason() -> None:
     """Its declined offer is old; other declined offers stay part of the reasons."""
     declined = {f"{name}-id": an_offer("old", name, cpus=0.1) for name in ("agent-1", "agent-2")}
-    state = with_fields(SchedulerState(SPEC), rejected_offers=declined)
+    state = with_fields(SchedulerState(SPEC), unusable=declined)
 
     reasons = match(state, an_offer("offer-1", "agent-1", cpus=0.2)).reasons["worker-0"]
 

@@ -15,9 +15,9 @@ from tf_scheduler.core.recovery.replacement import PREVIOUS_ADDRESS_WAIT, replac
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import Accept, Decline, RecoveryDecided, StatusStored, TaskLaunched
-from tf_scheduler.model.events import AgentFailed, Disconnected, OffersReceived, Subscribed, Tick
+from tf_scheduler.model.events import Disconnected, OffersReceived, Subscribed, Tick
 from tf_scheduler.model.ids import AgentId, OfferId
-from tf_scheduler.model.offer import AgentSnapshot, ExecutorLogin, OfferRound
+from tf_scheduler.model.offer import AgentSnapshot, ExecutorLogin
 from tf_scheduler.model.resources import thousandths
 from tf_scheduler.model.secrets import SecretDelivery, SecretSpec
 from tf_scheduler.model.spec import JobKind
@@ -58,11 +58,6 @@ def test_last_offer_of_agent_counts(state) -> None:
     assert (thousandths(3), thousandths(1), 1001.0) == (snapshot.cpus, snapshot.gpus, snapshot.at)
 
 
-def test_removed_agent_is_forgotten(state) -> None:
-    """Mesos reports it to every framework."""
-    assert ["agent-1-id"] == list(after(state, AgentFailed("agent-2-id")).session.agent_snapshots)
-
-
 def test_lost_connection_clears_snapshots(state) -> None:
     """Agents may be removed meanwhile."""
     assert {} == after(state, Disconnected("the master went away")).session.agent_snapshots
@@ -93,11 +88,15 @@ def new_id():
 
 
 def hold(state, *names, now=1000.0):
-    return rounds.hold(state, {name: an_offer(name) for name in names}, now)
+    return state.with_round(state.session.round.hold(map(an_offer, names), now))
 
 
 def receive(state, *offers, now=1000.0):
-    return rounds.on_offers(state, OffersReceived(tuple(offers)), now, new_id, view_of(state))
+    """Receive offers, and match those that are held."""
+    received = rounds.on_offers(state, OffersReceived(offers), now, view_of(state).gangs)
+    if not received.state.session.round.offers:
+        return received
+    return received.then(lambda after: rounds.match(after, view_of(after), now, new_id))
 
 
 def test_declines_is_one_call_or_none() -> None:
@@ -107,37 +106,29 @@ def test_declines_is_one_call_or_none() -> None:
 
 def test_round_lasts_from_first_to_last_offer() -> None:
     first = hold(NEW, "o-1")
-    second = hold(first, "o-1", "o-2", now=1003.0)
+    second = hold(first, "o-2", now=1003.0)
+    third = hold(second.with_round(second.session.round.without({"o-1", "o-2"})), "o-3", now=1004.0)
 
-    assert [1000.0, 1000.0] == [state.session.round_started for state in (first, second)]
-    assert None is rounds.hold(second, {}).session.round_started
+    assert [1000.0, 1000.0, 1004.0] == [state.session.round.since for state in (first, second, third)]
 
 
 def test_failed_rounds_back_off_longer_each_time() -> None:
-    once = rounds.decline_and_wait(hold(NEW, "o-1"), 1000.0, new_id)
-    twice = rounds.decline_and_wait(hold(once.state, "o-2"), 1000.0, new_id)
-    first, second = (decision.state.process.offer_round for decision in (once, twice))
+    once = rounds.expire(hold(NEW, "o-1", now=970.0), 1000.0, new_id)
+    twice = rounds.expire(hold(once.state, "o-2", now=970.0), 1000.0, new_id)
+    first, second = (decision.state.session.round for decision in (once, twice))
 
-    assert ((1, 2), {}) == ((first.failures, second.failures), twice.state.session.offers)
+    assert ((1, 2), {}) == ((first.failures, second.failures), twice.state.session.round.offers)
     assert 1000.0 < first.back_off_until < second.back_off_until
     assert (Decline(("o-2",), second.back_off_until - 1000.0),) == twice.calls
 
 
-def test_expire_ends_round_after_hold_seconds() -> None:
-    state, end = hold(NEW, "o-1"), 1000.0 + NEW.spec.hold_seconds
-    early, late = (rounds.expire_round(state, now, new_id, view_of(state).gangs) for now in (end - 0.1, end))
-
-    assert () == early.calls
-    assert [("o-1",)] == [call.offer_ids for call in late.calls]
-
-
-def test_expire_warns_once_without_offers() -> None:
+def test_missing_offers_are_reported_once() -> None:
     state, due = with_fields(NEW, no_offers_since=1000.0), 1000.0 + rounds.NO_OFFER_WARNING_SECONDS
-    early, late = (rounds.expire_round(state, now, new_id, view_of(state).gangs) for now in (due - 0.1, due))
+    early, late = (rounds.warn_no_offers(state, now, view_of(state).gangs) for now in (due - 0.1, due))
 
     assert () == early.outcomes
     assert {"TaskPending"} == {outcome.kind for outcome in late.outcomes}
-    assert (NAMES, None) == (set(late.state.session.pending), late.state.session.no_offers_since)
+    assert (NAMES, None) == (set(late.state.session.round.reasons), late.state.session.no_offers_since)
 
 
 def test_on_offers_launches_gang_that_fits() -> None:
@@ -147,7 +138,7 @@ def test_on_offers_launches_gang_that_fits() -> None:
     assert isinstance(call, Accept)
     assert NAMES == {launch.record.name for launch in call.launches}
     assert NAMES == {change.record.name for change in decision.changes if isinstance(change, TaskLaunched)}
-    assert ({}, {}) == (decision.state.session.offers, decision.state.session.pending)
+    assert ({}, {}) == (decision.state.session.round.offers, decision.state.session.round.reasons)
 
 
 def test_on_offers_holds_offer_for_incomplete_gang() -> None:
@@ -155,20 +146,13 @@ def test_on_offers_holds_offer_for_incomplete_gang() -> None:
     decision = receive(NEW, an_offer(cpus=1))
 
     assert () == decision.calls
-    assert (["offer-1"], NAMES) == (list(decision.state.session.offers), set(decision.state.session.pending))
-
-
-def test_on_offers_declines_offer_too_small_for_any_task() -> None:
-    """Its agent stays part of the reasons."""
-    decision = receive(NEW, an_offer(cpus=0.2))
-
-    assert (Decline(("offer-1",), rounds.REFUSE_LONG),) == decision.calls
-    assert ["agent-1-id"] == list(decision.state.session.rejected_offers)
+    held = decision.state.session.round
+    assert (["offer-1"], NAMES) == (list(held.offers), set(held.reasons))
 
 
 @pytest.mark.parametrize(
     ("state", "seconds"),
-    [(a_running_state(NEW.spec), rounds.REFUSE_LONG), (with_fields(NEW, offer_round=OfferRound(1, 1010.0)), 10.0)],
+    [(a_running_state(NEW.spec), rounds.REFUSE_LONG), (with_fields(NEW, back_off_until=1010.0), 10.0)],
     ids=["no pending task", "back-off"],
 )
 def test_on_offers_declines_when_nothing_may_launch(state, seconds) -> None:
@@ -178,16 +162,16 @@ def test_on_offers_declines_when_nothing_may_launch(state, seconds) -> None:
 def test_on_rescinded_forgets_only_that_offer() -> None:
     after_event = rounds.on_rescinded(hold(NEW, "o-1", "o-2"), "o-1").state
 
-    assert ["o-2"] == list(after_event.session.offers)
+    assert ["o-2"] == list(after_event.session.round.offers)
 
 
-def test_on_agent_failed_forgets_its_rejected_offer() -> None:
+def test_removed_agent_is_forgotten() -> None:
     """Otherwise reasons would name an agent that does not exist."""
     declined = receive(NEW, an_offer(cpus=0.2)).state
 
     decision = rounds.on_agent_failed(declined, "agent-1-id")
 
-    assert {} == decision.state.session.rejected_offers
+    assert ({}, {}) == (decision.state.session.round.unusable, decision.state.session.agent_snapshots)
     assert [("AgentRemoved", True)] == [(item.kind, item.warning) for item in decision.outcomes]
 
 
@@ -199,9 +183,8 @@ def test_pending_tasks_with_same_reasons_are_one_outcome(workers: int, text: str
     spec = a_spec(workers=workers, ps=0, chief=0)
     state = with_fields(SchedulerState(spec), connected=True, no_offers_since=1000.0)
 
-    (outcome,) = rounds.expire_round(
-        state, 1000.0 + rounds.NO_OFFER_WARNING_SECONDS, new_id, view_of(state).gangs
-    ).outcomes
+    due = 1000.0 + rounds.NO_OFFER_WARNING_SECONDS
+    (outcome,) = rounds.warn_no_offers(state, due, view_of(state).gangs).outcomes
 
     assert outcome.message.startswith(text)
     assert ("TaskPending", True, "worker-0") == (outcome.kind, outcome.warning, outcome.task)
@@ -218,8 +201,8 @@ def test_wait_for_previous_address_ends_for_its_gang() -> None:
     placed = after(waiting, Tick(), now=10.0 + PREVIOUS_ADDRESS_WAIT)
 
     assert ({"worker-0", "worker-1"}, 10.0 + PREVIOUS_ADDRESS_WAIT) == (
-        set(waiting.session.pending),
-        waiting.session.address_wait_until,
+        set(waiting.session.round.reasons),
+        waiting.session.round.match_at,
     )
     assert {"worker-0", "worker-1"} == set(placed.stored.tasks)
 
@@ -237,7 +220,7 @@ def test_held_offers_are_matched_when_first_address_wait_ends(until: float, expe
 
     state = after(state, OffersReceived((an_offer(cpus=8),)), now=12.0)
 
-    assert expected == state.session.address_wait_until
+    assert expected == state.session.round.match_at
 
 
 @pytest.mark.parametrize("offers", [(), (an_offer(),)], ids=["none", "one"])
@@ -246,14 +229,6 @@ def test_only_offers_end_the_wait_for_offers(offers) -> None:
     state = receive(with_fields(NEW, no_offers_since=990.0), *offers).state
 
     assert (None if offers else 990.0) == state.session.no_offers_since
-
-
-def test_useless_offer_is_declined_and_useful_one_is_kept() -> None:
-    """Both came with the same event."""
-    decision = receive(NEW, an_offer("useless", "agent-1", cpus=0.2), an_offer("useful", "agent-2", cpus=1))
-
-    assert [("useless",)] == [call.offer_ids for call in decision.calls]
-    assert ["useful"] == list(decision.state.session.offers)
 
 
 # --- Executor login
@@ -276,7 +251,7 @@ def test_agent_without_executor_login_gets_no_task_with_secrets(login, reason: s
 
     (call,) = decision.calls
     assert Decline(("offer-1",), rounds.REFUSE_UNSAFE) == call
-    assert reason in str(decision.state.session.pending["worker-0"][0])
+    assert reason in str(decision.state.session.round.reasons["worker-0"][0])
     (outcome,) = decision.outcomes
     assert outcome.message.startswith("agent agent-1 may not authenticate executors")
     assert () == receive(decision.state, an_offer("offer-2", login=login)).outcomes

@@ -1,8 +1,7 @@
 """Offers are suppressed while no task is pending, and revived for new tasks."""
 
 from builders import a_running_state, a_spec, an_offer, with_fields
-from tf_scheduler.core.offers.rounds import REVIVE_BURST, REVIVE_INTERVAL
-from tf_scheduler.core.offers.rounds import update_demand as update
+from tf_scheduler.core.offers.rounds import REVIVE_BURST, REVIVE_INTERVAL, update_demand
 from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.model.effects import Decline, Revive, Suppress
 from tf_scheduler.model.offer import OfferRound
@@ -10,6 +9,10 @@ from tf_scheduler.model.state import SchedulerState
 
 PENDING = with_fields(SchedulerState(a_spec()), connected=True)
 NAMES = view_of(PENDING).pending_tasks
+
+
+def update(state, now, names):
+    return update_demand(state, now, names, view_of(state).gangs)
 
 
 def test_no_pending_task_suppresses_once() -> None:
@@ -21,12 +24,12 @@ def test_no_pending_task_suppresses_once() -> None:
 
 def test_held_offers_are_declined_before_suppressing() -> None:
     offer = an_offer()
-    state = with_fields(a_running_state(a_spec()), offers={offer.id: offer}, round_started=1.0)
+    state = with_fields(a_running_state(a_spec()), round=OfferRound().hold([offer], 1.0))
 
     decision = update(state, 2.0, frozenset())
 
     assert [Decline, Suppress] == [type(call) for call in decision.calls]
-    assert ({}, None) == (decision.state.session.offers, decision.state.session.round_started)
+    assert OfferRound() == decision.state.session.round
 
 
 def test_pending_task_revives_once() -> None:
@@ -55,11 +58,11 @@ def test_revives_after_a_burst_are_five_seconds_apart() -> None:
 
 def test_revive_starts_the_rounds_afresh() -> None:
     """The back-off of earlier rounds does not delay new tasks."""
-    state = with_fields(PENDING, offer_round=OfferRound(failures=3, back_off_until=90.0), suppressed=True)
+    state = with_fields(PENDING, failures=3, back_off_until=90.0, suppressed=True)
 
     after = update(state, 1.0, NAMES).state
 
-    assert OfferRound() == after.process.offer_round
+    assert OfferRound() == after.session.round
     assert (False, None, 1.0) == (
         after.session.suppressed,
         after.session.revive_at,
@@ -76,8 +79,9 @@ def test_suppressed_offers_are_revived_for_known_tasks() -> None:
 
 
 def test_suppressed_session_forgets_what_was_pending() -> None:
-    state = with_fields(a_running_state(a_spec()), pending={"worker-0": ()}, no_offers_since=1.0, revive_at=5.0)
+    state = with_fields(a_running_state(a_spec()), reasons={"worker-0": ()}, no_offers_since=1.0, revive_at=5.0)
 
     session = update(state, 2.0, ()).state.session
 
-    assert ({}, None, None, True) == (session.pending, session.no_offers_since, session.revive_at, session.suppressed)
+    assert (OfferRound(), None, None) == (session.round, session.no_offers_since, session.revive_at)
+    assert session.suppressed

@@ -136,7 +136,7 @@ LOST = apply(
         (with_fields(RUNNING, statuses={}), "deploy", "launching on a"),
         (LOST, "recovery", "failed on a: exit code 1; it has failed"),
         (with_fields(LOST, delayed_tasks={}), "recovery", "failed on a: exit code 1; will be launched again"),
-        (with_fields(SchedulerState(SPEC), pending={"worker-0": ("no GPU", "no port")}), "deploy", "no GPU; no port"),
+        (with_fields(SchedulerState(SPEC), reasons={"worker-0": ("no GPU", "no port")}), "deploy", "no GPU; no port"),
     ],
     ids=["unlaunched", "running", "outdated", "stopping", "launching", "delayed", "lost", "pending"],
 )

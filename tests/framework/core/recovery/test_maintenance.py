@@ -169,7 +169,7 @@ def test_drained_agent_is_not_used_again() -> None:
     assert {"worker-1": "b"} == hosts(world)
     assert any(
         "agent a: goes into maintenance" in str(reason) or "agent a: is in maintenance" in str(reason)
-        for reason in world.state.session.pending["worker-0"]
+        for reason in world.state.session.round.reasons["worker-0"]
     )
 
 

@@ -231,9 +231,7 @@ def test_foreign_launch_is_killed_again_after_a_while() -> None:
 def test_launch_that_may_still_run_is_remembered_with_its_host(task_id: str, hostname: str) -> None:
     """The record of a later launch of the task names another host."""
     agent = an_offer(agent="node-7").agent_id
-    state = rounds.on_offers(
-        STATE, OffersReceived((an_offer(agent="node-7"),)), 1.0, lambda: "id", view_of(STATE)
-    ).state
+    state = rounds.on_offers(STATE, OffersReceived((an_offer(agent="node-7"),)), 1.0, ()).state
     state = apply(state, StatusStored(a_status("worker-0__1", TaskState.LOST)))
 
     (change,) = update(state, task_id, TaskState.UNREACHABLE, agent_id=agent).changes
