@@ -18,17 +18,20 @@ from tf_executor.contract.reports import Progress
 from tf_executor.contract.states import TaskState, Verdict
 from tf_scheduler.core.scheduler import handle, next_deadline
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.model.effects import ComputedPlans, RecoveryDecided, ResultDecided, StatusStored
+from tf_scheduler.model.effects import ComputedPlans, RecoveryDecided, ResultDecided, StatusStored, TaskForgotten
 from tf_scheduler.model.events import (
     Event,
     InverseOffersReceived,
     OffersReceived,
     ProgressReported,
     StatusUpdated,
+    StopRequested,
     Subscribed,
     Tick,
 )
+from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.offer import InverseOffer, Offer, Unavailability
+from tf_scheduler.model.plan import PlanStrategy
 from tf_scheduler.model.spec import CleanupPolicy, RestartPolicy
 from tf_scheduler.model.state import Result, SchedulerState
 from tf_scheduler.model.task import Cause, Recovery, TaskRecord, TaskStatus
@@ -83,6 +86,16 @@ def unreachable(count: int) -> SchedulerState:
     state = joined(count)
     statuses = state.stored.statuses.values()
     return apply(state, *(StatusStored(replace(item, state=TaskState.UNREACHABLE, timestamp=NOW)) for item in statuses))
+
+
+def serial(count: int) -> SchedulerState:
+    """Return a service whose last task waits for offers, and for its turn."""
+    whole = launched(a_service(count, PlanStrategy.SERIAL), TaskState.RUNNING)
+    return apply(whole, TaskForgotten(TaskName("chief-0")))
+
+
+def stopped(count: int) -> SchedulerState:
+    return handle(joined(count), StopRequested("enough"), NOW, lambda: "id").state
 
 
 def some(state: SchedulerState) -> list[TaskRecord]:
@@ -188,6 +201,11 @@ ROWS = (
     Row("failed, one by one", joined, updates(TaskState.FAILED, signal=9), are(TaskState.FAILED)),
     Row("failed, all were relaunched before", relaunched, updates(TaskState.FAILED, signal=9), are(TaskState.FAILED)),
     Row("failed with an exit code, one by one", joined, updates(TaskState.FAILED, exit_code=1), are(TaskState.FAILED)),
+    # Looks at all steps before the one that waits.
+    Row(
+        "running -> running, a serial plan waits", serial, updates(TaskState.RUNNING), are(TaskState.RUNNING), growth=8
+    ),
+    Row("killed, at the end of the job", stopped, updates(TaskState.KILLED), are(TaskState.KILLED)),
     Row("tick, others are joining", half_joined, lambda _: [Tick()] * 10, is_quiet),
     Row("tick, all are unreachable", unreachable, lambda _: [Tick()] * 10, is_quiet),
     Row("answer to reconciliation", subscribed, answered, have_answered),

@@ -1,4 +1,4 @@
-"""Cost of a status update and of a plan's status with ten thousand tasks.
+"""Cost of a plan's status with ten thousand tasks.
 
 Run with `-s` to see the numbers. Each benchmark asserts first that what it times is right.
 """
@@ -15,11 +15,9 @@ from builders import a_spec, with_fields
 from tf_executor.contract.states import Status, TaskState
 from tf_scheduler.api.views import plan_messages
 from tf_scheduler.core.plans import scheduling
-from tf_scheduler.core.scheduler import handle, next_deadline
 from tf_scheduler.core.state import spec_index
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.model.effects import Acknowledge, PlanControlled, StatusStored, TaskLaunched
-from tf_scheduler.model.events import StatusUpdated
+from tf_scheduler.model.effects import PlanControlled, StatusStored, TaskLaunched
 from tf_scheduler.model.ids import AgentId, FrameworkId, TaskId
 from tf_scheduler.model.plan import PlanControl, PlanSpec, PlanStrategy
 from tf_scheduler.model.spec import ServiceSpec
@@ -28,8 +26,6 @@ from tf_scheduler.model.task import TaskRecord, TaskStatus
 
 COUNTS = (100, 1_000, 10_000)
 ROUNDS = 5
-#: Number of successive updates, of tasks spread over the whole service.
-UPDATES = 200
 
 
 def a_service(count: int, strategy: PlanStrategy = PlanStrategy.PARALLEL) -> ServiceSpec:
@@ -72,55 +68,6 @@ def print_numbers(what: str, count: int, seconds: float) -> None:
     print(f"{what:45} {count:6} tasks {seconds * 1000:9.3f} ms")
 
 
-def updates(state: SchedulerState, to: TaskState) -> list[StatusUpdated]:
-    records = list(state.stored.tasks.values())
-    chosen = records[:: max(1, len(records) // UPDATES)][:UPDATES]
-    return [StatusUpdated(_status(record, to, f"uuid-{number}")) for number, record in enumerate(chosen)]
-
-
-def play(state: SchedulerState, events: list[StatusUpdated]) -> SchedulerState:
-    view = None
-    for event in events:
-        decision = handle(state, event, 2.0, lambda: "id", view)
-        assert any(isinstance(call, Acknowledge) for call in decision.calls)
-        state, view = decision.state, decision.view
-        next_deadline(state)
-    return state
-
-
-@pytest.mark.parametrize("count", COUNTS)
-@pytest.mark.parametrize(
-    ("before", "to"), [(None, TaskState.RUNNING), (TaskState.STARTING, TaskState.RUNNING), (TaskState.RUNNING,) * 2]
-)
-def test_a_status_update(count, before, to) -> None:
-    """Measure the decision and the next deadline, as in the runner."""
-    state = launched(a_service(count), before)
-    events = updates(state, to)
-
-    after = play(state, events)
-
-    assert {to} == {after.stored.statuses[event.status.id].state for event in events}
-    seconds = best(lambda: play(state, events), 3) / len(events)
-    print_numbers(f"update {'nothing' if before is None else before.label} -> {to.label}", count, seconds)
-
-
-@pytest.mark.parametrize("count", COUNTS)
-def test_a_status_update_while_the_next_step_waits(count) -> None:
-    """The last task of a serial plan waits, so every update is checked for its turn."""
-    spec = a_service(count, PlanStrategy.SERIAL)
-    whole = launched(spec, TaskState.RUNNING)
-    tasks = {name: record for name, record in whole.stored.tasks.items() if name != "chief-0"}
-    statuses = {record.id: whole.stored.statuses[record.id] for record in tasks.values()}
-    state = with_fields(whole, tasks=tasks, statuses=statuses, state_counts={TaskState.RUNNING: len(tasks)})
-    events = updates(state, TaskState.RUNNING)
-
-    after = play(state, events)
-
-    assert ["chief-0"] == [task.name for gang in scheduling.view_of(after).gangs for task in gang.tasks]
-    seconds = best(lambda: play(state, events), 3) / len(events)
-    print_numbers("update while a serial plan waits for offers", count, seconds)
-
-
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("said", [None, TaskState.RUNNING])
 def test_the_status_of_a_plan(count, said) -> None:
@@ -148,20 +95,6 @@ def test_the_status_of_a_pending_plan(count) -> None:
 
     assert (Status.PENDING, count) == (plan.status, len([step for phase in plan.phases for step in phase.steps]))
     print_numbers("status of a plan, PENDING", count, best(lambda: plan_messages.find_plan(state, "deploy", view)))
-
-
-@pytest.mark.parametrize("count", COUNTS)
-def test_the_end_of_a_job(count) -> None:
-    """Updates of killed tasks, one after the other."""
-    from tf_scheduler.model.events import StopRequested
-
-    stopped = handle(launched(a_service(count), TaskState.RUNNING), StopRequested("enough"), 1.5, lambda: "id").state
-    events = updates(stopped, TaskState.KILLED)
-
-    after = play(stopped, events)
-
-    assert count - len(events) == after.live_count()
-    print_numbers("update of a killed task, at the end", count, best(lambda: play(stopped, events), 3) / len(events))
 
 
 def test_a_forced_plan_is_shown_as_fast() -> None:

@@ -43,21 +43,3 @@ def test_training_survives_kills_and_leaves_nothing(tmp_path: Path) -> None:
         assert costs["worker"]["noticed"] is not None
         assert [] == costs["scheduler"]["hit"]
     assert all(f"| {CATALOGUE[name].what}" in out.read_text() for name in FAULTS)
-
-
-def test_invalid_faults_and_options_are_reported_first(tmp_path: Path) -> None:
-    path = tmp_path / "options.json"
-    path.write_text(json.dumps({"service": {"command": "true"}, "worker": {"count": 1}}))
-
-    code, _, err = run_chaos("--faults", "worker,work,worker")
-    assert 1 == code
-    assert "unknown fault `work`; valid faults: worker, ps," in err
-    assert "'worker' is given twice" in err
-
-    code, _, err = run_chaos("--seed", "1,two")
-    assert 1 == code
-    assert "--seed: `1,two`" in err
-
-    code, _, err = run_chaos(path)
-    assert 1 == code
-    assert "service.job_url is to name a file" in err

@@ -10,7 +10,6 @@ import pytest
 from builders import a_job, a_spec, needs
 from simulation.shared import Cluster, Machine
 from tf_executor.contract.strategies import Strategy
-from tf_scheduler.core.offers import rounds
 from tf_scheduler.core.state import backoff
 from tf_scheduler.model.placement import PlacementSpec
 from tf_scheduler.model.spec import JobKind
@@ -78,13 +77,3 @@ def test_single_service_is_not_delayed_by_back_off() -> None:
         cluster.second()
 
     assert cluster.now - joined <= backoff.MIN_DELAY + backoff.MAX_WINDOW + 2.0
-
-
-def test_two_services_without_jitter_livelock(monkeypatch: Any) -> None:
-    """With equal waits, each service holds half of the machines repeatedly."""
-    monkeypatch.setattr(rounds, "jitter_from_id", lambda unique: 0.5)
-    cluster = a_cluster(1, machines=8)
-    for number in range(2):
-        cluster.join(a_service(f"job-{number}", 5), JOB_SECONDS)
-
-    assert cluster.run(3600) is None
