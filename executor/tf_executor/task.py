@@ -297,7 +297,7 @@ class TaskProcess:
         """Open the progress pipe; return its path, or empty if progress is disabled."""
         try:
             pipe = around_environment.make_pipe(folder)
-            self._progress = ProgressReader(pipe, self._task_id, self._send)
+            self._progress = ProgressReader(pipe, self._task_id, self._send, self._payload.message_interval)
         except OSError as error:
             log.warning("progress reports disabled: %s", error)
             return ""
@@ -352,6 +352,7 @@ class TaskProcess:
         self._usage = memory.UsageReporter(
             self._task_id,
             self._send,
+            5 * self._payload.message_interval,
             self._payload.memory_limit,
             lambda reason: self._put(events.MemoryExceeded(reason)),
         )

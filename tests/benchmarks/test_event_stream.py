@@ -3,40 +3,22 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from benchmarks.message_sender import a_master
 from mesos_client.scheduler import SchedulerDriver
 from wire.client import FRAMEWORK
-from wire.peer import PATIENCE, subscribed
+from wire.peer import PATIENCE
 
 #: A very large cluster sends about 20,000 offers in one event.
 OFFERS = 20_000
 #: Number of rounds; the fastest round is least disturbed by other processes.
 ROUNDS = 7
 LIMIT = 1.3
-
-#: In a process of its own, so that it does not compete for the interpreter: answers each connection with the file.
-_SENDER = """
-import socket, sys
-data = open(sys.argv[1], "rb").read()
-with socket.create_server(("127.0.0.1", 0)) as listener:
-    print(listener.getsockname()[1], flush=True)
-    while True:
-        connection, _ = listener.accept()
-        connection.recv(65536)
-        connection.sendall(data)
-        while connection.recv(65536):
-            pass
-        connection.close()
-"""
 
 
 def offer(number: int) -> dict[str, object]:
@@ -54,39 +36,24 @@ def offer(number: int) -> dict[str, object]:
     }
 
 
-def record(event: dict[str, object]) -> bytes:
-    """Return a record as Mesos sends it: in one HTTP chunk of any length."""
-    data = json.dumps(event).encode()
-    framed = b"%d\n%s" % (len(data), data)
-    return b"%x\r\n%s\r\n" % (len(framed), framed)
-
-
-@contextmanager
-def sender(path: Path) -> Iterator[str]:
-    process = subprocess.Popen([sys.executable, "-c", _SENDER, str(path)], stdout=subprocess.PIPE, text=True)
-    with process:
-        assert process.stdout is not None
-        try:
-            yield f"127.0.0.1:{process.stdout.readline().strip()}"
-        finally:
-            process.kill()
-
-
-def reading_time(address: str) -> float:
+def reading_time(path: Path) -> float:
     """Return the driver thread's CPU time from SUBSCRIBED to the callback's event."""
     times: list[float] = []
     came = threading.Event()
 
     def on_event(event) -> None:
         times.append(time.thread_time())
-        if event["type"] == "OFFERS":
+        if event["type"] == "SUBSCRIBED":
+            send()
+        else:
             assert len(event["offers"]["offers"]) == OFFERS
             came.set()
 
-    driver = SchedulerDriver(FRAMEWORK, address, on_event=on_event, on_state=print)
-    driver.start()
-    assert came.wait(PATIENCE)
-    driver.stop()
+    with a_master(path) as (address, send):
+        driver = SchedulerDriver(FRAMEWORK, address, on_event=on_event, on_state=print)
+        driver.start()
+        assert came.wait(PATIENCE)
+        driver.stop()
     subscribed_at, read_at = times
     return read_at - subscribed_at
 
@@ -108,11 +75,9 @@ def test_a_12_mb_event_is_read_at_the_speed_of_json(tmp_path: Path, event, recor
     """Socket to callback takes up to 1.3 times the CPU time of json.loads."""
     data = json.dumps(event).encode()
     assert len(data) > 12_000_000
-    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nMesos-Stream-Id: s\r\n\r\n"
-    path = tmp_path / "answer"
-    path.write_bytes(head + record(subscribed()) + record(event))
-    with sender(path) as address:
-        pairs = [(reading_time(address), parsing_time(data)) for _ in range(ROUNDS)]
+    path = tmp_path / "events"
+    path.write_bytes(data)
+    pairs = [(reading_time(path), parsing_time(data)) for _ in range(ROUNDS)]
     reading, parsing = (min(column) for column in zip(*pairs, strict=True))
     record_property("ratio", reading / parsing)
     print(

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from tf_executor.contract.reports import EVENT_FILES, OUTPUT, REPORT, Message, Progress, decode_message
 from tf_executor.progress.tracking import (
     MAX_ENTRIES,
-    MESSAGE_INTERVAL,
     WINDOW,
     ProgressReader,
     Tracker,
@@ -129,7 +128,7 @@ def test_event_files_are_scanned_after_exit(tmp_path: Path) -> None:
     """Otherwise the last seconds of every training would be missing."""
     messages: list[bytes] = []
     os.mkfifo(tmp_path / "pipe")
-    reader = ProgressReader(tmp_path / "pipe", "worker-0__1", lambda message: not messages.append(message))
+    reader = ProgressReader(tmp_path / "pipe", "worker-0__1", lambda message: not messages.append(message), 2.0)
     reader.detect(EVENT_FILES, lambda: {"step": 7}, 3600)
     reader.stop(10)
     assert (7, EVENT_FILES) == (json.loads(messages[-1])["step"], json.loads(messages[-1])["source"])
@@ -151,7 +150,7 @@ def test_reader_continues_after_any_line(tmp_path: Path, line: bytes) -> None:
     """A program must not be able to stop the thread."""
     messages: list[bytes] = []
     os.mkfifo(tmp_path / "pipe")
-    reader = ProgressReader(tmp_path / "pipe", "worker-0__1", lambda message: not messages.append(message))
+    reader = ProgressReader(tmp_path / "pipe", "worker-0__1", lambda message: not messages.append(message), 2.0)
     with (tmp_path / "pipe").open("wb") as pipe:
         pipe.write(line + b'\n{"step": 7}\n')
     reader.stop(30)
@@ -451,18 +450,19 @@ open(f"{folder}/events.out.tfevents.1.host", "w").close()
     assert (48, 20) == (executor.messages[-1]["step"], executor.messages[-1]["saved_step"])
 
 
-def test_frequent_reports_send_few_messages(executor: Any) -> None:
+@pytest.mark.parametrize("interval", [0.5, 3600.0])
+def test_frequent_reports_send_few_messages(executor: Any, interval: float) -> None:
     program = """
 import tf_executor
 for step in range(1, 100_001):
     tf_executor.report(step=step, total=100_000, loss=1 / step, examples=32 * step)
 """
     (executor.sandbox / "train.py").write_text(program)
-    executor.launch("python train.py")
+    executor.launch("python train.py", message_interval=interval)
     executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
     last = executor.messages[-1]
     assert [100_000, 100_000, 3_200_000] == [last[name] for name in ("step", "total", "examples")]
-    assert len(executor.messages) <= 2 + (last["time"] - executor.messages[0]["time"]) / MESSAGE_INTERVAL
+    assert len(executor.messages) <= 2 + (last["time"] - executor.messages[0]["time"]) / interval
 
 
 def test_invalid_reports_are_ignored(executor: Any) -> None:

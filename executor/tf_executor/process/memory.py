@@ -99,8 +99,8 @@ def _processes(count: int) -> str:
 
 # Use of memory and CPUs.
 
-#: Seconds after which usage is measured first, and between two measurements.
-FIRST_MEASUREMENT, MEASUREMENT_INTERVAL = 3.0, 10.0
+#: Seconds after which usage is measured first.
+FIRST_MEASUREMENT = 3.0
 #: Seconds between two checks of a memory limit.
 LIMIT_INTERVAL = 0.5
 _KB = 1024
@@ -168,16 +168,22 @@ class UsageMeter:
 
 
 class UsageReporter:
-    """Measure and send the usage of the task's processes in a thread.
+    """Measure and send the usage of the task's processes, in a thread.
 
-    `send` may block. `on_excess` is called once if the processes use more than `limit` MB; 0: unlimited.
+    `send` may block. `interval`: seconds between two messages. `on_excess` is called once if the processes use more
+    than `limit` MB; 0: unlimited.
     """
 
     def __init__(
-        self, task_id: str, send: Callable[[bytes], bool], limit: int, on_excess: Callable[[str], None]
+        self,
+        task_id: str,
+        send: Callable[[bytes], bool],
+        interval: float,
+        limit: int,
+        on_excess: Callable[[str], None],
     ) -> None:
         self._meter, self._task_id, self._send = UsageMeter(), task_id, send
-        self._limit, self._on_excess = limit, on_excess
+        self._interval, self._limit, self._on_excess = interval, limit, on_excess
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
         self._thread.start()
@@ -193,7 +199,7 @@ class UsageReporter:
             self._measure()
             while not self._has_ended(wait):
                 self._send(self._measure().encode(self._task_id))
-                wait = MEASUREMENT_INTERVAL
+                wait = self._interval
             # The executor waits for all processes of the task.
             end = self._meter.end(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
             self._send(end.encode(self._task_id))

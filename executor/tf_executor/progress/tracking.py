@@ -20,8 +20,8 @@ from tf_executor.contract.reports import EVENT_FILES, OUTPUT, REPORT, Progress
 from tf_executor.launch.fencing import FOLDER
 from tf_executor.user import reporting
 
-#: Seconds between two messages to the scheduler, and averaging window of the speeds.
-MESSAGE_INTERVAL, WINDOW = 2.0, 30.0
+#: Averaging window of the speeds in seconds.
+WINDOW = 30.0
 #: Seconds of training before the remaining time is estimated: the first steps are slower.
 ESTIMATE_AFTER = 10.0
 #: Minimum seconds between two samples, and between two reads of the pipe.
@@ -111,7 +111,7 @@ class Tracker:
         kept = [*self._metrics, *(name for name in metrics if name not in self._metrics)][: reports.MAX_METRICS]
         self._metrics = {name: {**self._metrics, **metrics}[name] for name in kept}
         self._sample(Sample(self._time_of(report, now), self._steps[0], self._values.get("examples")))
-        # A printed heading of an epoch must not delay the first step by MESSAGE_INTERVAL.
+        # A printed heading of an epoch must not delay the first step by an interval.
         return source != OUTPUT or bool(metrics or values.keys() - {"epoch", "epochs"})
 
     def _time_of(self, report: Mapping[str, Any], now: float) -> float:
@@ -326,12 +326,15 @@ def lacks_index(files: Files) -> bool:
 
 
 class ProgressReader:
-    """Read the progress pipe in a thread. `send`: may block; returns whether it sent."""
+    """Read the progress pipe in a thread.
 
-    def __init__(self, pipe: Path, task_id: str, send: Callable[[bytes], bool]) -> None:
+    `send`: may block; returns whether it sent. `interval`: seconds between two messages to the scheduler.
+    """
+
+    def __init__(self, pipe: Path, task_id: str, send: Callable[[bytes], bool], interval: float) -> None:
         """Open the pipe. Raises OSError."""
         self._tracker = Tracker()
-        self._task_id, self._send = task_id, send
+        self._task_id, self._send, self._interval = task_id, send, interval
         # Also open for writing: a pipe without writers is always readable and empty.
         self._pipe = os.open(pipe, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._lock = threading.Lock()
@@ -451,7 +454,7 @@ class ProgressReader:
             log.exception("progress report ignored")
 
     def _send_message(self) -> None:
-        self._next_message = time.monotonic() + MESSAGE_INTERVAL
+        self._next_message = time.monotonic() + self._interval
         try:
             # While the agent is away, the newest values stay unsent.
             self._unsent = not self._send(self._tracker.message(time.time()).encode(self._task_id))

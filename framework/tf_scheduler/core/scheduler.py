@@ -145,10 +145,12 @@ def handle(
     is_refusal = isinstance(event, events.ExecutorFailed) and (event.has_wrong_digest or event.has_no_interpreter)
     if isinstance(event, _ALONE) and not is_refusal:
         stages.add(_react(stages, event))
+        current = view
     else:
         _handle_whole(stages, event)
+        current = stages.view
     request_id = event.request_id if isinstance(event, events.Request) else 0
-    return replace(stages.decision, request_id=request_id, view=stages.view)
+    return replace(stages.decision, request_id=request_id, view=current)
 
 
 def _handle_whole(stages: _Stages, event: events.Event) -> None:

@@ -69,8 +69,20 @@ def payload_of(
         gpus=job.needs.gpus // UNIT,
         exec_key=record.exec_key if spec.executor.allows_exec else "",
         **_servers(spec, record, config, cluster),
+        message_interval=_message_interval(spec, record),
         event_folders=_event_folders(spec, job),
     )
+
+
+#: Maximum of messages per second from all tasks but the leader: 1.2 from each in its interval.
+MAX_MESSAGES = 200
+
+
+def _message_interval(spec: ServiceSpec, record: TaskRecord) -> float:
+    """Return the seconds between two progress messages; more in a large service."""
+    if spec.is_leader(record.job, record.index):
+        return payload.MESSAGE_INTERVAL
+    return max(payload.MESSAGE_INTERVAL, 1.2 * spec.task_count / MAX_MESSAGES)
 
 
 def placeholder_payload(original: payload.Payload, command: str) -> payload.Payload:

@@ -248,6 +248,16 @@ def test_events_are_read_from_local_folders(folder: str, expected) -> None:
 
 # --- Launches
 
+
+@pytest.mark.parametrize(("count", "interval"), [(100, 2.0), (10_000, 60.0)])
+def test_tasks_of_a_large_service_send_fewer_messages(count: int, interval: float) -> None:
+    """At most 200 per second together; the leader sends as in a small service."""
+    spec = a_spec(workers=count, ps=0, chief=0)
+    records = (replace(record(), index=index) for index in range(2))
+
+    assert [2.0, interval] == [payload_of(spec, spec.jobs[0], item, CLUSTER).message_interval for item in records]
+
+
 NEW = SchedulerState(a_spec())
 PLACEMENTS = match_gang(
     tuple(NEW.spec.tasks()), (an_offer(cpus=2), an_offer("offer-2", "agent-2", cpus=2)), PlacementContext(EXECUTOR)
