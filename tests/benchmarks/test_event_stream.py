@@ -16,7 +16,7 @@ from wire.peer import PATIENCE
 
 #: A very large cluster sends about 20,000 offers in one event.
 OFFERS = 20_000
-#: Number of rounds; the fastest round is least disturbed by other processes.
+#: The fastest round is least disturbed by other processes.
 ROUNDS = 7
 LIMIT = 1.3
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from tf_executor.contract.states import TaskState
 from tf_executor.contract.text import format_duration
@@ -33,6 +34,7 @@ from tf_scheduler.model.task import TaskStatus
 from .offers.rounds import REFUSE_SHORT, declines
 from .plans.scheduling import PlanView
 from .recovery import status
+from .recovery.failure_causes import NOT_SENT
 from .state.reducer import decide
 
 #: Seconds without a refusal for the same cause after which a refusal is reported again.
@@ -71,11 +73,9 @@ def _on_failed(state: SchedulerState, event: CallFailed, now: float, new_id: New
         requested = {launch.record.id: launch.record.agent_id for launch in silent}
         calls = (Reconcile(requested),) if requested and state.session.connected else ()
         return decision.then(lambda after: decide(after, calls=calls))
-    problem = describe(event)
+    about: dict[str, Any] = {"reason": "" if event.status else NOT_SENT, "message": describe(event), "timestamp": now}
     for launch in silent:
-        dropped = TaskStatus(
-            launch.record.id, TaskState.DROPPED, launch.record.agent_id, message=problem, timestamp=now
-        )
+        dropped = TaskStatus(launch.record.id, TaskState.DROPPED, launch.record.agent_id, **about)
         decision = decision.then(partial(status.on_update, status=dropped, now=now, new_id=new_id, view=view))
     return decision
 

@@ -83,13 +83,26 @@ def translate_errors(path: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         if denied := _denied(path):
             raise interface.StoreError(f"{path} is unavailable: {error}; {denied}") from error
-        raise interface.StoreUnavailableError(f"{path} is unavailable: {error}") from error
+        holders = _holders(path) if "locked" in str(error) else ""
+        raise interface.StoreUnavailableError(f"{path} is unavailable: {error}{holders}") from error
     except OSError as error:
         raise _system_error(f"{path} is unavailable", error) from error
     except (sqlite3.ProgrammingError, sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError) as error:
         raise interface.StoreError(f"{path}: {error}") from error
     except sqlite3.DatabaseError as error:
         raise _corrupt(path, str(error)) from error
+
+
+def _holders(path: Path) -> str:
+    """Return which other processes have locked the file (proc(5), /proc/locks)."""
+    files = (file_identity(item) for item in (path, path.with_name(f"{path.name}-shm")))
+    inodes = {str(identity[1]) for identity in files if identity is not None}
+    with suppress(OSError):
+        locks = (line.split() for line in Path("/proc/locks").read_text().splitlines() if "->" not in line)
+        pids = {fields[4] for fields in locks if fields[3] == "WRITE" and fields[5].rpartition(":")[2] in inodes}
+        if others := sorted(pids - {str(os.getpid())}):
+            return f" by process {', '.join(others)}; if it is stopped, continue or end it"
+    return ""
 
 
 def _system_error(what: str, error: OSError | ValueError) -> interface.StoreError:

@@ -215,6 +215,16 @@ def test_failed_accept_is_repaired_without_connection() -> None:
     assert TaskState.DROPPED is stored.state
 
 
+@pytest.mark.parametrize(("status", "failures"), [(0, 0), (401, 1)], ids=["not sent", "refused"])
+def test_launch_that_was_not_sent_does_not_count(status: int, failures: int) -> None:
+    """A connection that is lost again and again must not raise the back-off."""
+    state, call = launched()
+
+    recoveries = play(state, CallFailed(call, "not connected", status)).state.stored.recoveries.values()
+
+    assert [failures] == [item.consecutive_failures for item in recoveries]
+
+
 def test_time_of_refusals_is_that_of_a_day() -> None:
     state = play(STATE, REFUSED, now=25 * 3600 + 61 * 60.0).state
 

@@ -143,13 +143,19 @@ def test_every_commit_is_synced(open_sqlite, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_locked_file_is_unavailable(tmp_path: Path, open_sqlite) -> None:
-    """An apply fails after its timeout while another process holds the write lock."""
+    """Another process, perhaps a stopped one, holds the write lock."""
     store = stored(open_sqlite(busy_timeout=0.01), Put("a", b"1"))
-    with closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreUnavailableError, match=r"state\.db is unavailable: database is locked"):
+    lock = "import sqlite3, sys; file = sqlite3.connect(sys.argv[1]); file.execute('BEGIN IMMEDIATE'); print(); input()"
+    command = [sys.executable, "-u", "-c", lock, tmp_path / "state.db"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout
+        other.stdout.readline()
+        with pytest.raises(
+            StoreUnavailableError, match=rf"database is locked by process {other.pid}; if it is stopped"
+        ):
             store.apply([Put("a", b"2")])
         assert store.load() == {"a": b"1"}
+        other.communicate(b"\n")
     store.apply([Put("a", b"2")])
 
     assert store.load() == {"a": b"2"}

@@ -190,7 +190,10 @@ def on_agent_failed(state: SchedulerState, agent_id: AgentId) -> Decision:
     snapshots = {key: item for key, item in state.session.agent_snapshots.items() if key != agent_id}
     after = state.with_session(round=replace(state.session.round, unusable=unusable), agent_snapshots=snapshots)
     after = _without_unprotected(after, {agent_id})
-    return decide(after, outcomes=(Outcome("AgentRemoved", f"agent {agent_id} was removed", warning=True),))
+    records = (record.hostname for record in state.stored.tasks.values() if record.agent_id == agent_id)
+    snapshot = state.session.agent_snapshots.get(agent_id)
+    name = next(records, agent_id) if snapshot is None else snapshot.hostname
+    return decide(after, outcomes=(Outcome("AgentRemoved", f"agent {name} was removed", warning=True),))
 
 
 def _without_unprotected(state: SchedulerState, agents: Collection[AgentId]) -> SchedulerState:

@@ -31,6 +31,8 @@ _LIMITS = frozenset(
 _NO_CONTAINER = frozenset({"REASON_CONTAINER_LAUNCH_FAILED", "REASON_EXECUTOR_REGISTRATION_TIMEOUT"})
 #: Stages of the executor that run what the user has configured (`tf_executor.lifecycle.events.Stage`).
 _STORAGE, _FETCH, _PRE = "storage", "fetch", "pre"
+#: Reason of a launch whose ACCEPT the scheduler could not send; Mesos gives no such reason.
+NOT_SENT = "NOT_SENT"
 DRAIN_REASONS = frozenset({"REASON_AGENT_DRAINING", "REASON_SLAVE_DRAINING", "REASON_CONTAINER_PREEMPTED"})
 
 

@@ -15,7 +15,7 @@ from tf_executor.contract.reports import TaskEnd
 from tf_executor.contract.states import TaskState
 from tf_scheduler.core.placement.constraints import move_ahead
 from tf_scheduler.core.recovery import replacement
-from tf_scheduler.core.recovery.failure_causes import blames_agent, cause_of, record_failure
+from tf_scheduler.core.recovery.failure_causes import NOT_SENT, blames_agent, cause_of, record_failure
 from tf_scheduler.core.recovery.replacement import EARLY_SECONDS, REJECTED, last_step, replace_launch, restart_group
 from tf_scheduler.core.state.backoff import jitter_from_id, recent_failures, restart_delay
 from tf_scheduler.core.state.reducer import COLLATERAL_SECONDS, decide, lost_at
@@ -370,7 +370,7 @@ def _recovery(state: SchedulerState, change: StatusChange, cause: Cause) -> Reco
     policy, before = replacement.restart_policy(state.spec, record), state.stored.recoveries.get(record.name)
     failures = recent_failures(before.failures if before else (), policy.window, now)
     is_steady = change.has_run and now - record.launched_at >= STEADY_SECONDS
-    streak = 1 if before is None or is_steady else before.consecutive_failures + 1
+    streak = (0 if before is None or is_steady else before.consecutive_failures) + (status.reason != NOT_SENT)
     ready_at = now + restart_delay(policy, streak, jitter_from_id(change.new_id()))
     is_gone = replacement.is_agent_gone(status)
     uncounted = recent_failures(before.uncounted if before else (), policy.window, now)

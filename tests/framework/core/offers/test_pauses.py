@@ -40,10 +40,6 @@ def one(number: int, **options) -> Offer:
     return an_offer(f"offer-{number}", f"agent-{number}", **{"cpus": 1.9, **options})
 
 
-def without_pause(state: SchedulerState) -> SchedulerState:
-    return with_fields(state, pause_until=NOW)
-
-
 def matches(state: SchedulerState) -> int:
     return len(state.process.evaluations)
 
@@ -77,9 +73,9 @@ def test_offer_that_completes_the_gang_is_used_after_the_pause() -> None:
 
 def test_held_offers_are_matched_with_other_gangs() -> None:
     """A plan or a finished task may have changed the gangs."""
-    state = without_pause(after(waiting(), one(1)))
+    state = with_fields(after(waiting(), one(1)), gangs=(), pause_until=NOW)
 
-    assert 2 == matches(decide(with_fields(state, gangs=()), Tick()).state)
+    assert 2 == matches(decide(state, Tick()).state)
 
 
 def test_useless_offers_are_declined_after_the_pause() -> None:
@@ -95,7 +91,7 @@ def test_useless_offers_are_declined_after_the_pause() -> None:
 @pytest.mark.parametrize(("end", "seconds"), [(NOW + 30, 30.0), (NOW + 90_000, 3600.0), (None, 3600.0), (NOW - 1, 1.0)])
 def test_offer_in_maintenance_is_refused_until_its_end(end: float | None, seconds: float) -> None:
     """A refusal for an hour would outlast a short window."""
-    state, window = without_pause(after(waiting(), one(1))), Unavailability(NOW - 600, end)
+    state, window = with_fields(after(waiting(), one(1)), pause_until=NOW), Unavailability(NOW - 600, end)
 
     decision = decide(state, OffersReceived((one(3, cpus=0.1, unavailability=window),)))
 

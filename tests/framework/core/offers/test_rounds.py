@@ -172,7 +172,7 @@ def test_removed_agent_is_forgotten() -> None:
     decision = rounds.on_agent_failed(declined, "agent-1-id")
 
     assert ({}, {}) == (decision.state.session.round.unusable, decision.state.session.agent_snapshots)
-    assert [("AgentRemoved", True)] == [(item.kind, item.warning) for item in decision.outcomes]
+    assert [("AgentRemoved", "agent agent-1 was removed")] == [(item.kind, item.message) for item in decision.outcomes]
 
 
 @pytest.mark.parametrize(
@@ -221,14 +221,6 @@ def test_held_offers_are_matched_when_first_address_wait_ends(until: float, expe
     state = after(state, OffersReceived((an_offer(cpus=8),)), now=12.0)
 
     assert expected == state.session.round.match_at
-
-
-@pytest.mark.parametrize("offers", [(), (an_offer(),)], ids=["none", "one"])
-def test_only_offers_end_the_wait_for_offers(offers) -> None:
-    """Without a usable one, the warning about missing offers stays due."""
-    state = receive(with_fields(NEW, no_offers_since=990.0), *offers).state
-
-    assert (None if offers else 990.0) == state.session.no_offers_since
 
 
 # --- Executor login
