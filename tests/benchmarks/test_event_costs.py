@@ -188,23 +188,13 @@ ROWS = (
         are(TaskState.RUNNING),
     ),
     Row("the same, all were relaunched before", relaunched, updates(TaskState.RUNNING), are(TaskState.RUNNING)),
-    # Looks for one running task of each job, among all tasks.
-    Row(
-        "running -> running after the end of the job",
-        retained,
-        updates(TaskState.RUNNING),
-        are(TaskState.RUNNING),
-        growth=5,
-    ),
+    Row("running -> running after the end of the job", retained, updates(TaskState.RUNNING), are(TaskState.RUNNING)),
     Row("running -> unreachable", joined, updates(TaskState.UNREACHABLE), are(TaskState.UNREACHABLE)),
     Row("unreachable -> running, all are unreachable", unreachable, updates(TaskState.RUNNING), are(TaskState.RUNNING)),
     Row("failed, one by one", joined, updates(TaskState.FAILED, signal=9), are(TaskState.FAILED)),
     Row("failed, all were relaunched before", relaunched, updates(TaskState.FAILED, signal=9), are(TaskState.FAILED)),
     Row("failed with an exit code, one by one", joined, updates(TaskState.FAILED, exit_code=1), are(TaskState.FAILED)),
-    # Looks at all steps before the one that waits.
-    Row(
-        "running -> running, a serial plan waits", serial, updates(TaskState.RUNNING), are(TaskState.RUNNING), growth=8
-    ),
+    Row("running -> running, a serial plan waits", serial, updates(TaskState.RUNNING), are(TaskState.RUNNING)),
     Row("killed, at the end of the job", stopped, updates(TaskState.KILLED), are(TaskState.KILLED)),
     Row("tick, others are joining", half_joined, lambda _: [Tick()] * 10, is_quiet),
     Row("tick, all are unreachable", unreachable, lambda _: [Tick()] * 10, is_quiet),

@@ -170,13 +170,15 @@ def phase_children(progress: PlanProgress, open_now: AbstractSet[str]) -> Childr
     released = progress.control.released
 
     def complete(name: str) -> bool:
+        if progress.calm and progress.plan.kind is PlanKind.ROLL_OUT:
+            return phases[name].by_name.keys().isdisjoint(progress.launches)
         # The last of serial steps is the most likely to be incomplete.
         return all(progress.complete((name, step.name), step) for step in reversed(phases[name].steps))
 
     return Children(
         strategy=progress.plan.strategy,
         names=tuple(phases),
-        open=frozenset(name for name, phase in phases.items() if not open_now.isdisjoint(phase.by_name)),
+        open=frozenset(name for name, phase in phases.items() if not phase.by_name.keys().isdisjoint(open_now)),
         complete=complete,
         after=progress.plan.after,
         released=frozenset(name for name in phases if (name,) in released),

@@ -16,7 +16,7 @@ from tf_scheduler.model.state import Result, SchedulerState
 from tf_scheduler.model.task import TaskRecord
 
 from .reducer import decide
-from .spec_index import TRAINERS
+from .spec_index import TRAINERS, index_of
 
 
 def keeps_service(state: SchedulerState) -> bool:
@@ -56,10 +56,11 @@ def _outcome(state: SchedulerState, record: TaskRecord, end: float) -> Outcome:
 
 def deadlines(state: SchedulerState) -> Iterator[float]:
     """Yield the end times of retained tasks."""
-    times, tasks, kills = _end_times(state), state.stored.tasks.values(), state.session.kills
+    times, tasks, kills = _end_times(state), state.stored.tasks, state.session.kills
     for kind, end in times.items():
         # One task is enough: all tasks of a job stop at the same time.
-        if end < math.inf and any(item.job is kind and item.id not in kills and state.is_live(item) for item in tasks):
+        records = (tasks[name] for name in index_of(state.spec).by_kind[kind] if name in tasks)
+        if end < math.inf and any(item.id not in kills and state.is_live(item) for item in records):
             yield max(end, state.session.next_kill_at)
 
 
