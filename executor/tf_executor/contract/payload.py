@@ -158,7 +158,9 @@ class Payload:
 
     def encode(self) -> bytes:
         """Return the bytes for `TaskInfo.data` (before base64)."""
-        return json.dumps(asdict(self), sort_keys=True).encode()
+        # Not `asdict(self)`, which copies each of thousands of addresses.
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return json.dumps(values, default=asdict, sort_keys=True).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Payload:

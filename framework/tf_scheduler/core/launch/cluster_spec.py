@@ -58,7 +58,7 @@ def tf_config(cluster: Cluster, job: JobKind, index: int) -> dict[str, Any]:
     The evaluator is not in the cluster of its peers: a chief would wait for it forever (tensorflow/tensorflow#46169,
     and measured). TensorFlow rejects other side jobs as unknown.
     """
-    peers = {name: list(addresses) for name, addresses in cluster.items() if JobKind(name).in_cluster}
+    peers = {name: addresses for name, addresses in cluster.items() if JobKind(name).in_cluster}
     return {"cluster": peers, "task": {"type": job.value, "index": index}}
 
 
