@@ -37,10 +37,8 @@ from .recovery import status
 from .recovery.failure_causes import NOT_SENT
 from .state.reducer import decide
 
-#: Seconds without a refusal for the same cause after which a refusal is reported again.
+#: Seconds without a refusal with the same HTTP status after which a refusal is reported again.
 REPORT_AGAIN = 600.0
-#: Maximum number of remembered causes: texts of Mesos may contain ids.
-MAX_CAUSES = 16
 #: Maximum characters of a cause.
 _MAX_CAUSE = 200
 
@@ -153,14 +151,12 @@ def _is_silent(state: SchedulerState, launch: Launch) -> bool:
 
 
 def _refused(state: SchedulerState, event: CallFailed, now: float) -> Decision:
-    """Count a refused call; warn if its cause has not occurred for REPORT_AGAIN s."""
+    """Count a refused call; warn if its status has not occurred for REPORT_AGAIN s."""
     cause, reported, before = _cause(event), state.process.reported_refusals, state.process.refused_calls
-    is_new = now >= reported.get(cause, -REPORT_AGAIN) + REPORT_AGAIN
+    is_new = now >= reported.get(event.status, -REPORT_AGAIN) + REPORT_AGAIN
     refused = before or RefusedCalls(cause, now, 0)
     refused = replace(refused, cause=cause, count=refused.count + 1, is_reported=refused.is_reported or is_new)
-    others = [item for item in reported.items() if item[0] != cause]
-    causes = dict([*others[1 - MAX_CAUSES :], (cause, now)])
-    after = state.with_process(refused_calls=refused, reported_refusals=causes)
+    after = state.with_process(refused_calls=refused, reported_refusals={**reported, event.status: now})
     message = f"{describe(event)}; further refusals are counted in tensorflow_failed_calls_total"
     return decide(after, outcomes=(Outcome("CallRefused", message, warning=True),) if is_new else ())
 

@@ -156,8 +156,8 @@ def handle(
 def _handle_whole(stages: _Stages, event: events.Event) -> None:
     """Handle an event that has consequences for plans."""
     has_more = isinstance(event, events.StatusUpdated) and event.more
-    if not has_more:
-        _mark_ready(stages)
+    if not has_more and stages.state.derived.delayed_tasks:
+        stages.add(decide(recover.mark_ready(stages.state, stages.now)))
     if isinstance(event, events.Tick):
         _check_timeouts(stages)
     elif isinstance(event, events.OffersReceived):
@@ -176,11 +176,6 @@ def _handle_whole(stages: _Stages, event: events.Event) -> None:
         _retain(stages)
     else:
         _follow_up(stages)
-
-
-def _mark_ready(stages: _Stages) -> None:
-    if stages.state.derived.delayed_tasks:
-        stages.add(decide(recover.mark_ready(stages.state, stages.now)))
 
 
 def _drain(stages: _Stages) -> None:
@@ -247,7 +242,8 @@ def _follow_up(stages: _Stages) -> None:
         stages.add(operator_commands.resume_dependents(stages.state, now))
     if stages.state.stored.resized.count is not None:
         stages.add(cluster_size.restore_full_size(stages.state))
-    _mark_ready(stages)
+    if stages.state.derived.delayed_tasks:
+        stages.add(decide(recover.mark_ready(stages.state, stages.now)))
     if stages.state.session.connected:
         stages.add(scheduling.advance(stages.state, now, stages.view))
     if stages.state.session.connected:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -195,7 +196,7 @@ class PlanStatusTimes:
     ) -> None:
         self._state, self._plans, self._clock, self._cost = state, plans, clock, cost
         self._lock = threading.Lock()
-        self._evaluated: SchedulerState | None = None
+        self._evaluated: tuple[object, ...] = ()
         self._statuses: dict[str, Status] = {}
         self._at, self._next = clock(), 0.0
         self._seconds: dict[tuple[str, Status], float] = {}
@@ -207,8 +208,12 @@ class PlanStatusTimes:
             for item in self._statuses.items():
                 self._seconds[item] += now - self._at
             self._at, state = now, self._state()
-            if self._evaluated is None or (self._evaluated is not state and now >= self._next):
-                self._evaluated, self._statuses = state, self._evaluate(now)
+            # What plans depend on: with many tasks, progress comes all the time.
+            process = state.process.rejected, state.process.finished
+            parts = (state.spec, state.stored, state.derived, state.session, *process)
+            is_same = all(map(operator.is_, parts, self._evaluated))
+            if not self._evaluated or (not is_same and now >= self._next):
+                self._evaluated, self._statuses = parts, self._evaluate(now)
                 self._seconds = dict.fromkeys(self._statuses.items(), 0.0) | self._seconds
             return dict(self._statuses)
 

@@ -250,8 +250,8 @@ class ProcessState:
     launch_queries: Mapping[TaskId, UnixTime] = field(default_factory=dict)
     #: `None` while Mesos accepts calls.
     refused_calls: RefusedCalls | None = None
-    #: Cause of refused calls that was reported -> time of the last such refusal.
-    reported_refusals: Mapping[str, UnixTime] = field(default_factory=dict)
+    #: HTTP status of refused calls that was reported -> time of the last such refusal.
+    reported_refusals: Mapping[int, UnixTime] = field(default_factory=dict)
     #: Seconds by which the master's clock is ahead; 0 if tolerable.
     clock_drift: float = 0.0
     #: Whether an operator requested the end: no task is retained after the job.

@@ -12,7 +12,6 @@ from tf_executor.contract.states import TaskState
 from tf_scheduler.api.views import service
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.core.connection_problems import (
-    MAX_CAUSES,
     REPORT_AGAIN,
     call_name,
     describe,
@@ -78,7 +77,7 @@ def test_refused_call_is_reported_once() -> None:
 
 
 def test_each_cause_is_reported() -> None:
-    """A new text may need another remedy."""
+    """Another status may need another remedy."""
     decision = play(STATE, REFUSED, CallFailed(KILL, "Forbidden", 403), REFUSED)
 
     assert 2 == len(decision.outcomes)
@@ -90,14 +89,6 @@ def test_cause_is_reported_again_after_a_while() -> None:
 
     assert () == play(before, REFUSED, now=NOW + REPORT_AGAIN - 1).outcomes
     assert 1 == len(play(before, REFUSED, now=NOW + REPORT_AGAIN).outcomes)
-
-
-def test_number_of_remembered_causes_is_bounded() -> None:
-    """A text of Mesos may contain an id."""
-    state = play(STATE, *(CallFailed(KILL, f"stream {number}", 400) for number in range(100))).state
-
-    assert MAX_CAUSES == len(state.process.reported_refusals)
-    assert "400 stream 99" in state.process.reported_refusals
 
 
 def test_accepted_call_ends_the_refusals() -> None:
@@ -229,14 +220,6 @@ def test_time_of_refusals_is_that_of_a_day() -> None:
     state = play(STATE, REFUSED, now=25 * 3600 + 61 * 60.0).state
 
     assert "Mesos has refused calls since 02:01 UTC: 401 Unauthorized" == refusal_message(state)
-
-
-def test_repeated_cause_is_remembered_longer_than_others() -> None:
-    causes = (CallFailed(KILL, f"stream {number}", 400) for number in range(MAX_CAUSES))
-    state = play(STATE, *causes, CallFailed(KILL, "stream 0", 400), CallFailed(KILL, "new", 400)).state
-
-    remembered = [f"400 stream {number}" for number in (*range(2, MAX_CAUSES), 0)]
-    assert [*remembered, "400 new"] == list(state.process.reported_refusals)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from importlib import import_module
 import pytest
 
 LIMITS: dict[str, dict[str, object]] = {
-    "core.connection_problems": {"REPORT_AGAIN": 600.0, "MAX_CAUSES": 16, "_MAX_CAUSE": 200},
+    "core.connection_problems": {"REPORT_AGAIN": 600.0, "_MAX_CAUSE": 200},
     "core.framework": {"_NAMED": 5},
     "core.launch.cluster_spec": {"PORT": 2222},
     "core.launch.secret_tokens": {"_MAX_PLACES": 5},

@@ -75,7 +75,7 @@ def payload_of(
 
 
 #: Maximum of messages per second from all tasks but the leader: 1.2 from each in its interval.
-MAX_MESSAGES = 200
+MAX_MESSAGES = 150
 
 
 def _message_interval(spec: ServiceSpec, record: TaskRecord) -> float:
