@@ -171,12 +171,19 @@ def check(world: World, used: frozenset[str], *, is_exact: bool) -> None:
 
 
 def used_workers(world: World) -> frozenset[str]:
-    """Launches in the list that the living chief has confirmed."""
+    """Launches that have started, in the list that the living chief has confirmed."""
     members, tasks = world.state.members_of_chief(), world.state.stored.tasks
     if members is None or not members.confirmed:
         return frozenset()
     records = {name: tasks[name] for name in members.workers.keys() & tasks.keys()}
-    return frozenset(record.id for name, record in records.items() if record.address == members.workers[name])
+    started = (TaskState.RUNNING, *SILENT_STATES)
+    return frozenset(
+        record.id
+        for name, record in records.items()
+        if record.address == members.workers[name]
+        and (status := world.state.status(name)) is not None
+        and status.state in started
+    )
 
 
 def is_calm(world: World) -> bool:

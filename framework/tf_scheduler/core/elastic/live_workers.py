@@ -156,8 +156,8 @@ def _restart(state: SchedulerState, view: PlanView, chief: TaskRecord, why: str)
 def _sent(state: SchedulerState, chief: TaskRecord, current: Members, now: float) -> Decision:
     if now < state.session.members_sent_at + SEND_AGAIN:
         return decide(state)
-    tasks = state.stored.tasks
-    workers = {str(tasks[name].index): address for name, address in current.workers.items()}
+    # A listed worker may have been removed: the chief must confirm this list before it gets one without the worker.
+    workers = {name.rpartition("-")[2]: address for name, address in current.workers.items()}
     data = WantedMembers(chief.id, current.version, workers).encode(chief.exec_key)
     call = MessageExecutor(executor_of(chief.id), chief.agent_id, data)
     return decide(state.with_session(members_sent_at=now), calls=(call,))

@@ -30,6 +30,7 @@ from tf_scheduler.model.effects import (
     MessageExecutor,
     RecoveryDecided,
     StatusStored,
+    TaskForgotten,
     TaskLaunched,
 )
 from tf_scheduler.model.ids import TaskId, TaskName
@@ -65,6 +66,13 @@ def changed(state: SchedulerState, name: str, status: TaskState = TaskState.RUNN
     """Return the state with another record and status of a task."""
     new = replace(state.stored.tasks[TaskName(name)], **record)
     return apply(state, TaskLaunched(new), StatusStored(a_status(new.id, status, healthy=status is TaskState.RUNNING)))
+
+
+def test_list_is_sent_again_although_a_worker_was_removed() -> None:
+    """The chief confirms this list before it gets one without the worker."""
+    removed = apply(a_training(*WORKERS, confirmed=False), TaskForgotten(TaskName("worker-1")))
+
+    assert [{"0", "1"}] == sent(decided(removed))
 
 
 def test_counted_workers_run_and_are_used_by_the_chief() -> None:
