@@ -1,6 +1,6 @@
 """Write to ZooKeeper and die at a given point, for test_crash.py.
 
-    crasher.py ADDRESS FOLDER before|after POINT...   one store and one death per point: chroot /KIND-POINT
+    crasher.py ADDRESS FOLDER before|after POINT...   one store and one death per point: chroot /FOLDER-POINT
 
 SIGKILL before or after the bytes of the n-th request are written to the socket: of the first connection, of reading,
 of the parts of a snapshot, of each commit, of garbage collection, of the leadership. Snapshots and parts are small, so
@@ -56,7 +56,7 @@ def _is_heartbeat(request) -> bool:
 def write_until_crash(address: str, acknowledged: Path, kind: str, point: int) -> None:
     small_nodes()
     die_at_request(kind, point)
-    place = ZooKeeperAddress((address,), f"/{kind}-{point}", session_timeout=1.0)
+    place = ZooKeeperAddress((address,), f"/{acknowledged.parent.name}-{point}", session_timeout=1.0)
     writer = ZooKeeperStore(place, "tensorflow")
     writer.lead()
     writer.load()

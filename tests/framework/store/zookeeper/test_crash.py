@@ -36,7 +36,7 @@ def test_kill_at_every_request(zookeeper, tmp_path: Path, kind) -> None:
     ended_by = [int(line) for line in output.split()]
     left: Counter[tuple[int, int]] = Counter()
     for point in range(POINTS):
-        place = replace(zookeeper, chroot=f"/{kind}-{point}", session_timeout=2.0)
+        place = replace(zookeeper, chroot=f"/{tmp_path.name}-{point}", session_timeout=2.0)
         acknowledged, stored = left_behind(place, tmp_path / f"{kind}-{point}")
         left[acknowledged, stored - acknowledged] += 1
 
