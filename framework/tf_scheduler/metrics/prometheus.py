@@ -209,7 +209,7 @@ class PlanStatusTimes:
                 self._seconds[item] += now - self._at
             self._at, state = now, self._state()
             # What plans depend on: with many tasks, progress comes all the time.
-            process = state.process.rejected, state.process.finished
+            process = state.process.rejected, state.process.finished, state.process.is_erased
             parts = (state.spec, state.stored, state.derived, state.session, *process)
             is_same = all(map(operator.is_, parts, self._evaluated))
             if not self._evaluated or (not is_same and now >= self._next):
