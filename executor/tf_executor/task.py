@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Mapping
 
-from tf_executor.contract.payload import CHECKPOINT_DIR, Payload, PayloadError, WantedMembers
+from tf_executor.contract.payload import CHECKPOINT_DIR, USAGE_EVERY, Payload, PayloadError, WantedMembers
 from tf_executor.contract.reports import EVENT_FILES, OUTPUT, TaskEnd
 from tf_executor.contract.settings import COMMAND, HTTP, Liveness
 from tf_executor.launch import environment as around_environment
@@ -352,7 +352,7 @@ class TaskProcess:
         self._usage = memory.UsageReporter(
             self._task_id,
             self._send,
-            5 * self._payload.message_interval,
+            USAGE_EVERY * self._payload.message_interval,
             self._payload.memory_limit,
             lambda reason: self._put(events.MemoryExceeded(reason)),
         )

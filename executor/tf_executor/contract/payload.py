@@ -29,8 +29,8 @@ MEMBERS = b"members "
 EXEC_FOLDER = ".exec"
 #: Maximum bytes of a command in JSON, and maximum seconds that it may take.
 MAX_EXEC_BYTES, MAX_EXEC_TIMEOUT = 1 << 15, 3600
-#: Seconds between two progress messages of a task, unless the service is very large.
-MESSAGE_INTERVAL = 2.0
+#: Seconds between two progress messages, unless the service is very large; usage is sent with every fifth of them.
+MESSAGE_INTERVAL, USAGE_EVERY = 2.0, 5
 _EXEC_ID = "[0-9a-f]{32}"
 _MIRRORED = strategies_with(lambda traits: traits.is_mirrored)
 
@@ -128,7 +128,7 @@ class Payload:
 
     #: host:port of the task's TensorFlow server; empty: none.
     readiness: str = ""
-    #: Seconds between two progress messages; the usage of resources is sent with every fifth.
+    #: Seconds between two progress messages.
     message_interval: float = MESSAGE_INTERVAL
     #: Folders with TensorBoard event files to read progress from, relative to the sandbox.
     event_folders: Sequence[str] = ()

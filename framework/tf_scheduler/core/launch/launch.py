@@ -74,7 +74,7 @@ def payload_of(
     )
 
 
-#: Maximum of messages per second from all tasks but the leader: 1.2 from each in its interval.
+#: Maximum of messages per second from all tasks but the leader.
 MAX_MESSAGES = 150
 
 
@@ -82,7 +82,7 @@ def _message_interval(spec: ServiceSpec, record: TaskRecord) -> float:
     """Return the seconds between two progress messages; more in a large service."""
     if spec.is_leader(record.job, record.index):
         return payload.MESSAGE_INTERVAL
-    return max(payload.MESSAGE_INTERVAL, 1.2 * spec.task_count / MAX_MESSAGES)
+    return max(payload.MESSAGE_INTERVAL, (1 + 1 / payload.USAGE_EVERY) * spec.task_count / MAX_MESSAGES)
 
 
 def placeholder_payload(original: payload.Payload, command: str) -> payload.Payload:
