@@ -124,6 +124,28 @@ def app(dcos, name):
     return json.loads(ask(dcos, "GET", f"/service/marathon/v2/apps/{name}").text)["app"]
 
 
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"origin": "http://evil.example", "sec_fetch_site": "cross-site", "content_type": "text/plain"}, 403),
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"sec_fetch_site": "same-site"}, 403),
+        ({"host": "evil.example"}, 403),
+        ({"content_type": "text/plain"}, 415),
+        ({"content_type": ""}, 415),
+        ({}, 201),
+    ],
+)
+def test_page_of_another_site_starts_nothing(dcos, headers, code) -> None:
+    """An app would run as the user of the server, often root."""
+    answer = ask(dcos, "POST", "/service/marathon/v2/apps", '{"id": "/x", "cmd": "exec sleep 1000"}', **headers)
+
+    assert code == answer.code
+    assert (code == 201) == (200 == ask(dcos, "GET", "/service/marathon/v2/apps//x").code)
+    assert 403 == ask(dcos, "GET", "/service/marathon/v2/apps", host="evil.example").code
+
+
 def test_sub_command_describes_and_updates_a_service(dcos, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     install(dcos, name="dev/one", command=SILENT)
     good, bad = tmp_path / "good.json", tmp_path / "bad.json"

@@ -176,14 +176,9 @@ def used_workers(world: World) -> frozenset[str]:
     if members is None or not members.confirmed:
         return frozenset()
     records = {name: tasks[name] for name in members.workers.keys() & tasks.keys()}
-    started = (TaskState.RUNNING, *SILENT_STATES)
-    return frozenset(
-        record.id
-        for name, record in records.items()
-        if record.address == members.workers[name]
-        and (status := world.state.status(name)) is not None
-        and status.state in started
-    )
+    states = {launch: status.state for launch, status in world.state.stored.statuses.items()}
+    known = {record.id for name, record in records.items() if record.address == members.workers[name]}
+    return frozenset(launch for launch in known if states.get(launch) in (TaskState.RUNNING, *SILENT_STATES))
 
 
 def is_calm(world: World) -> bool:

@@ -57,14 +57,8 @@ def restored(world: Any) -> SchedulerState:
 def stored_part(state: Any) -> Any:
     """The stored state, and what follows from it alone."""
     names = [item.name for item in fields(state.stored) if item.name != "configurations"]  # stored beside the state
-    derived = (
-        "state_counts",
-        "unhealthy_count",
-        "starting_count",
-        "first_launch_at",
-        "launches_to_replace",
-        "idle_tasks",
-    )
+    counts = ("state_counts", "unhealthy_count", "starting_count")
+    derived = (*counts, "first_launch_at", "launches_to_replace", "idle_tasks")
     stored = {name: getattr(state.stored, name) for name in names}
     return stored | {name: getattr(state.derived, name) for name in derived}
 
@@ -79,11 +73,8 @@ def check_deadline(state: SchedulerState, now: float) -> None:
 
 def timeouts(state: SchedulerState) -> Iterator[float]:
     """Yield every due time of a task, computed from all tasks and statuses."""
-    stored, timeout, has_peers = (
-        state.stored,
-        state.spec.recovery.start_timeout,
-        startup_timeout.joined_count(state) > 0,
-    )
+    stored, timeout = state.stored, state.spec.recovery.start_timeout
+    has_peers = startup_timeout.joined_count(state) > 0
     assert timeout is not None
     for record in stored.tasks.values():
         status, recovery = stored.statuses.get(record.id), stored.recoveries.get(record.name)

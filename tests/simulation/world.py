@@ -21,15 +21,7 @@ from tf_scheduler.api.views.plan_messages import plans
 from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.scheduler import handle, next_deadline
 from tf_scheduler.model.effects import Accept, Call, Decision, Outcome
-from tf_scheduler.model.events import (
-    CallFailed,
-    Disconnected,
-    Event,
-    ProgressReported,
-    StatusUpdated,
-    Tick,
-    UsageReported,
-)
+from tf_scheduler.model.events import CallFailed, Disconnected, Event, StatusUpdated, Tick
 from tf_scheduler.model.ids import TaskId, TaskName
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import SchedulerState
@@ -94,7 +86,7 @@ class World:
         self.decisions.append(decision)
         self.mesos.live()
         # A sign of life of an unwanted launch holds its task back.
-        follows_up = not isinstance(event, ProgressReported | UsageReported) and not getattr(event, "more", False)
+        follows_up = event.kind not in ("ProgressReported", "UsageReported") and not getattr(event, "more", False)
         if follows_up and self.state.session.connected and self.state.session.round.offers:
             assert view_of(self.state).gangs, "a gang waits for each held offer"
         return decision
