@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from builders import a_spec
-from kit.worlds import deployed
+from kit.worlds import deployed, pass_time
 from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import World, play
+from tf_executor.contract.payload import Payload
 from tf_executor.contract.states import Status, TaskState, Verdict
 from tf_executor.contract.strategies import Strategy
+from tf_scheduler.core.state.spec_index import index_of
 from tf_scheduler.model.plan import PhaseSpec, PlanSpec, PlanStrategy, Reply, Verb
 from tf_scheduler.model.spec import JobKind
 
@@ -29,18 +31,6 @@ def changed(spec: Any, kind: Any = JobKind.WORKER, **options: Any) -> Any:
 
 def with_plan(spec: Any, strategy: Any, **options: Any) -> Any:
     return replace(spec, plans={"update": PlanSpec("update", strategy, **options)})
-
-
-def test_unchanged_spec_restarts_nothing() -> None:
-    """A restart of the scheduler is not an update."""
-    play(
-        deployed(a_spec()),
-        send.restart(a_spec()),
-        expect.killed(),
-        expect.plan("update", COMPLETE),
-        expect.plan("deploy", COMPLETE),
-        expect.suppressed(),
-    )
 
 
 @pytest.mark.parametrize(
@@ -231,6 +221,20 @@ def test_canary_update_waits_for_operator_twice() -> None:
         send.command(Verb.CONTINUE, "update", "worker"),
         expect.answered(Reply.ALREADY),
     )
+
+
+@pytest.mark.parametrize("strategy", [Strategy.INDEPENDENT, Strategy.BETWEEN_GRAPH])
+def test_failed_task_keeps_its_options_until_its_turn(strategy: Any) -> None:
+    """No failure launches options that no canary has tried."""
+    spec = a_spec(workers=3, ps=int(strategy.traits.has_peers), chief=0, strategy=strategy)
+    world = deployed(spec)
+    failed = send.status("worker-2", TaskState.FAILED, exit_code=1, message="boom")
+    play(world, send.restart(replace(with_plan(changed(spec), PlanStrategy.CANARY), earlier=(spec,))))
+    play(world, send.command(Verb.INTERRUPT, "update"), failed)
+    pass_time(world, 10)
+    launch = world.mesos.live()["worker-2"].launch
+    assert launch.record.config == index_of(spec).configs["worker-2"]
+    assert Payload.decode(launch.payload).command == spec.jobs[-1].command
 
 
 def test_next_update_has_its_own_canaries() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from tf_executor.contract.states import TaskState
 from tf_executor.contract.text import format_duration
-from tf_scheduler.model.effects import Accept, Call, Decision, Launch, Outcome, Reconcile
+from tf_scheduler.model.effects import Accept, Call, Decision, Outcome, Reconcile
 from tf_scheduler.model.events import (
     CallFailed,
     CallsAccepted,
@@ -50,18 +50,17 @@ def handle(
     new_id: NewId,
     view: PlanView,
 ) -> Decision:
-    """Handle a failed call; report another problem, or its end."""
-    return _on_failed(state, event, now, new_id, view) if isinstance(event, CallFailed) else _report(state, event)
-
-
-def _on_failed(state: SchedulerState, event: CallFailed, now: float, new_id: NewId, view: PlanView) -> Decision:
-    """Report a failed call; drop launches of an ACCEPT, or request their status."""
+    """Report a problem or its end; drop launches of a failed ACCEPT, or ask for them."""
+    if not isinstance(event, CallFailed):
+        return _report(state, event)
     unanswered = Outcome("CallFailed", describe(event), warning=event.may_be_done)
     decision = _refused(state, event, now) if event.status else decide(state, outcomes=(unanswered,))
     call = event.call
     if not isinstance(call, Accept):
         return decision
-    silent = [launch for launch in call.launches if _is_silent(state, launch)]
+    unreported = {launch.record.id: now for launch in call.launches if launch.record.id not in state.stored.statuses}
+    current = state.of_current_launches(unreported)
+    silent = [launch for launch in call.launches if launch.record.id in current]
     if state.session.connected:
         # The offers may be withheld from all frameworks. If the ACCEPT is only late, DECLINE makes its offers invalid,
         # so that the answer to RECONCILE holds: Mesos drops launches with invalid offers.
@@ -142,12 +141,6 @@ def describe(event: CallFailed) -> str:
 def call_name(call: Call) -> str:
     """Return the name of a call, such as `ACCEPT` or `ACCEPT_INVERSE_OFFERS`."""
     return re.sub(r"\B(?=[A-Z])", "_", type(call).__name__).upper()
-
-
-def _is_silent(state: SchedulerState, launch: Launch) -> bool:
-    """Return whether the launch is current and Mesos has reported no status of it."""
-    current = state.stored.tasks.get(launch.record.name)
-    return current is not None and current.id == launch.record.id and current.id not in state.stored.statuses
 
 
 def _refused(state: SchedulerState, event: CallFailed, now: float) -> Decision:

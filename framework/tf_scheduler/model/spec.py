@@ -326,6 +326,8 @@ class ServiceSpec:
     resize_wait: float = 0.0
     #: User plans, and custom strategies of `deploy` and `update`, by name.
     plans: Mapping[str, PlanSpec] = field(default_factory=dict)
+    #: Specs of earlier options with which tasks still run.
+    earlier: tuple[ServiceSpec, ...] = ()
 
     @property
     def journals(self) -> str:

@@ -16,6 +16,7 @@ from mesos_client.credentials import Tls
 from tf_executor.contract.bodies import PreviewBody
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.api.http.server import listen_address
+from tf_scheduler.core.state.spec_index import index_of, wanted_spec
 from tf_scheduler.errors import JobError, OptionsError, Problem
 from tf_scheduler.history.model import Run
 from tf_scheduler.history.record import service_run
@@ -260,8 +261,18 @@ class OptionsHistory:
             log.log(logging.ERROR if outcome.warning else logging.INFO, "%s", outcome.message)
         if chosen.changes:
             store.apply([write for change in chosen.changes for write in writes(change, before)])
-        state = restore(self.spec_of(chosen.options), store, self.clock())
+        spec = self.spec_of(chosen.options)
+        state = restore(replace(spec, earlier=tuple(self._earlier(spec, before))), store, self.clock())
         return replace(state, process=replace(state.process, rejected=chosen.rejected))
+
+    def _earlier(self, spec: ServiceSpec, before: SchedulerState) -> Iterator[ServiceSpec]:
+        """Yield the specs of earlier options with which tasks still run."""
+        running = {record.config for record in before.stored.tasks.values()} - {*index_of(spec).configs.values()}
+        for configuration in newest_first(before.stored.configurations) if running else ():
+            old = rollback_options(configuration, self.options, self._defaults)
+            earlier = None if old is None else wanted_spec(self.spec_of(old), before.stored.resized)
+            if earlier is not None and running.intersection(index_of(earlier).configs.values()):
+                yield earlier
 
     def _resolved(self, document: Document, environment: Mapping[str, str], target: Document) -> Document:
         """Resolve new options; take `kept_options` that are omitted from `target`."""

@@ -168,3 +168,11 @@ def test_digest_of_program_restarts_tasks() -> None:
     )
     configs = [spec_index.config_digest(spec, "worker-0") for spec in (plain, lower, upper)]
     assert configs[0] != configs[1] == configs[2]
+
+
+def test_options_of_running_tasks_are_known_after_an_update() -> None:
+    store, first = MemoryStore("tensorflow"), options(cpus=2)
+    assert () == OptionsHistory(first, {}, to_spec).activate(store).spec.earlier
+    launch(store, first)
+    (earlier,) = OptionsHistory(options(cpus=3), {}, to_spec).activate(store).spec.earlier
+    assert earlier.jobs == to_spec(first).jobs

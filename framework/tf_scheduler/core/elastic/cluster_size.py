@@ -66,7 +66,9 @@ def reduce_size(state: SchedulerState, now: float, gangs: Sequence[Gang]) -> Dec
     if any(record.job is job.kind for record in state.live()):
         return decide(state)
     size = state.stored.resized
-    since = [item.ready_at for item in _pending_relaunches(state)] or _ends(state, job)
+    # An update may have ended them.
+    ends = (state.status(record.name) for record in state.stored.tasks.values() if record.job is job.kind)
+    since = [item.ready_at for item in _pending_relaunches(state)] or [end.timestamp for end in ends if end is not None]
     if not since or now < max(since) + state.spec.recovery.shrink_after:
         return decide(state)
     count = _largest(job.min_count, job.count - 1, lambda count: _fits(state, count, now, gangs))
@@ -81,12 +83,6 @@ def reduce_size(state: SchedulerState, now: float, gangs: Sequence[Gang]) -> Dec
     if size.grown:  # the agents are no longer idle
         size = replace(size, count=None, wanted=count)
     return decide(state, size, *changes, outcomes=(outcome,))
-
-
-def _ends(state: SchedulerState, job: JobSpec) -> list[float]:
-    """Return when the workers ended, for example because of an update."""
-    names = (record.name for record in state.stored.tasks.values() if record.job is job.kind)
-    return [status.timestamp for name in names if (status := state.status(name)) is not None]
 
 
 def keep_size(state: SchedulerState, now: float) -> Decision:

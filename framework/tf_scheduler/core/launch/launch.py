@@ -12,7 +12,7 @@ from tf_executor.contract import payload
 from tf_scheduler.core.placement.matching import Placement
 from tf_scheduler.core.plans.rollout import latest_launch_number
 from tf_scheduler.core.state import spec_index
-from tf_scheduler.core.state.spec_index import config_digest, trains_together
+from tf_scheduler.core.state.spec_index import config_digest, options_of, trains_together
 from tf_scheduler.model import plan
 from tf_scheduler.model.effects import Accept, Launch
 from tf_scheduler.model.ids import NewId, TaskName, task_id
@@ -131,14 +131,12 @@ def _files(spec: ServiceSpec, job: JobSpec) -> dict[str, Any]:
     """Return the files to fetch, to link, to check and to extract."""
     own = (uri for uri in spec.uris if uri.extract and (uri.link or not spec.executor.agents_extract))
     files = {uri.file_name: unquote(uri.value.removeprefix("file://")) for uri in spec.uris if uri.link}
-    links = {**files, **(_links(job) if spec.executor.links_volumes else {})}
+    # A volume at an absolute path needs no link.
+    linked = job.volumes if spec.executor.links_volumes else ()
+    links = {item.container_path: item.host_path for item in linked if not item.container_path.startswith("/")}
+    links = {**files, **links}
     names = tuple(uri.file_name for uri in own)
     return {"fetch": spec.fetch, "links": links, "unpack": names, "digests": spec.digests}
-
-
-def _links(job: JobSpec) -> Mapping[str, str]:
-    """Return link -> target of volumes; a volume at an absolute path needs no link."""
-    return {item.container_path: item.host_path for item in job.volumes if not item.container_path.startswith("/")}
 
 
 def _storage(spec: ServiceSpec, record: TaskRecord, writer: str) -> dict[str, Any]:
@@ -206,7 +204,7 @@ def plan_launches(
             _record(state.spec, placement, now, new_id()),
             is_placeholder=spec_index.is_sleeping(state.spec, state.stored.paused, placement.task.name),
             serial=serial,
-            config=config_digest(state.spec, placement.task.name),
+            config=config_digest(options_of(state.spec, placement.task), placement.task.name),
             exec_key=new_id() if state.spec.executor.allows_exec or state.spec.live else "",
             plan=launching_plans.get(placement.task.name, plan.DEPLOY),
             job_started_at=state.derived.first_launch_at or now,
@@ -293,7 +291,7 @@ def _launch(
     token: str,
     writer: str,
 ) -> Launch:
-    spec, job = state.spec, placement.task.job
+    spec, job = options_of(state.spec, placement.task), placement.task.job
     payload = secret_tokens.with_secrets(payload_of(spec, job, record, cluster, writer), spec, job, token)
     payload = replace(payload, environment={**payload.environment, **plan_parameters(state, record.plan)})
     if record.is_placeholder:

@@ -41,7 +41,9 @@ def open_tasks(
         return facts.open
 
     def unfinished(names: AbstractSet[TaskName]) -> frozenset[TaskName]:
-        return frozenset(name for name in names if not _finished(statuses.get(tasks[name].id)))
+        # Only an operator can restart a finished task.
+        ends = ((name, statuses.get(tasks[name].id)) for name in names)
+        return frozenset(name for name, end in ends if end is None or end.state is not TaskState.FINISHED)
 
     shape, stale = index_of(spec), unfinished(facts.stale)
     first = facts.open | unfinished(facts.outdated) | stale
@@ -49,11 +51,6 @@ def open_tasks(
     for kind in {shape.tasks[name].job.kind for name in first}:
         restarted |= shape.restart_peers[kind]
     return first | unfinished((restarted & facts.launched) - first)
-
-
-def _finished(status: TaskStatus | None) -> bool:
-    """Return whether the task has finished; only an operator can restart such a task."""
-    return status is not None and status.state is TaskState.FINISHED
 
 
 def rollout_facts(
@@ -67,7 +64,8 @@ def rollout_facts(
     """Return the open tasks of a roll-out according to the records."""
     nodes = plan.by_task
     shape = index_of(spec)
-    names = [name for name in shape.deployed if not _forced(control, nodes, name)]
+    steps = nodes.items() if control.forced else ()
+    names = shape.deployed.difference(name for name, (node, _) in steps if control.covers(control.forced, node))
     launched = {name: tasks[name] for name in names if name in tasks}
     newest = max((tasks[name].generation for name in shape.cluster_members if name in tasks), default=0)
     restarted = frozenset(
@@ -88,10 +86,6 @@ def rollout_facts(
     was_complete = control.completed == shape.target
     absent = frozenset() if was_complete else frozenset(name for name in names if name not in tasks)
     return RolloutFacts(absent | restarted, outdated - restarted, stale, frozenset(launched))
-
-
-def _forced(control: PlanControl, nodes: Mapping[TaskName, tuple[tuple[str, ...], object]], name: TaskName) -> bool:
-    return bool(control.forced) and name in nodes and control.covers(control.forced, nodes[name][0])
 
 
 def steps_to_relaunch(

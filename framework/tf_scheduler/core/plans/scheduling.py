@@ -12,7 +12,7 @@ from tf_scheduler.core.plans.definitions import PlanBase
 from tf_scheduler.core.plans.rollout import ALL, completion_target
 from tf_scheduler.core.plans.step_status import PlanProgress, launched_status, plan_progress
 from tf_scheduler.core.state.reducer import decide
-from tf_scheduler.core.state.spec_index import DATA_READERS, index_of, override_of
+from tf_scheduler.core.state.spec_index import DATA_READERS, index_of, launched_task, override_of
 from tf_scheduler.model.effects import (
     Call,
     Change,
@@ -237,7 +237,10 @@ def pending_gangs(base: PlanBase, runnable: Iterable[RunnableSteps]) -> tuple[tu
     """Return the gangs to place now, and for each task the plan that launches it."""
     runnable = tuple(runnable)
     groups = [group for steps in runnable for group in _groups(base, steps)]
-    gangs = _after_dispatcher(base, _joined(base, groups))
+    # While the roll-out waits for an operator, outdated tasks keep their addresses.
+    is_rolling = any(steps.plan.kind is PlanKind.ROLL_OUT for steps in runnable)
+    moving = (base.open_tasks if is_rolling else base.records.facts.open) | base.recovery.lost
+    gangs = _after_dispatcher(base, _joined(base, groups, moving), moving)
     return gangs, {name: _purpose(base, steps, name) for steps in runnable for name in _launches(steps)}
 
 
@@ -251,7 +254,9 @@ def _purpose(base: PlanBase, runnable: RunnableSteps, name: TaskName) -> str:
     A task that is relaunched only because it was lost, or because addresses changed, keeps its last plan.
     """
     record, plan = base.state.stored.tasks.get(name), runnable.plan
-    if record is None or plan.kind is PlanKind.CUSTOM or record.config != index_of(base.state.spec).configs[name]:
+    if record is None or plan.kind is PlanKind.CUSTOM:
+        return plan.name
+    if plan.kind is PlanKind.ROLL_OUT and record.config != index_of(base.state.spec).configs[name]:
         return plan.name
     is_restarted = record.serial <= base.records.control_of(plan).restarted_at(plan.by_task[name][0])
     return plan.name if is_restarted else record.plan
@@ -261,6 +266,9 @@ def _groups(base: PlanBase, runnable: RunnableSteps) -> list[Gang]:
     """Return gangs of a plan's tasks; each waits until all its tasks have ended."""
     state, tasks = base.state, index_of(base.state.spec).tasks
     records, is_rollout = state.stored.tasks, runnable.plan.kind is PlanKind.ROLL_OUT
+    if runnable.plan.kind is PlanKind.RECOVERY and state.spec.earlier:
+        lost = (records[name] for name in _launches(runnable))
+        tasks = {record.name: launched_task(state.spec, record) or tasks[record.name] for record in lost}
     names = [name for name in _launches(runnable) if not (is_rollout and base.runs_on(records.get(name)))]
     free = [name for name in names if not (name in records and state.is_live(records[name])) and state.is_ready(name)]
     all_alone = not runnable.plan.gang or not state.spec.strategy.traits.has_peers
@@ -271,13 +279,13 @@ def _groups(base: PlanBase, runnable: RunnableSteps) -> list[Gang]:
     return [*([Gang(runnable.plan.name, tuple(tasks[name] for name in together))] if complete else []), *singles]
 
 
-def _joined(base: PlanBase, groups: Iterable[Gang]) -> tuple[Gang, ...]:
-    """Join gangs that need every address; hold them while an address is missing."""
+def _joined(base: PlanBase, groups: Iterable[Gang], moving: AbstractSet[TaskName]) -> tuple[Gang, ...]:
+    """Join gangs that need every address; hold them while a `moving` task has none."""
     dependents = index_of(base.state.spec).address_dependents
     together = [gang for gang in groups if any(task.name in dependents for task in gang.tasks)]
     if not together:
         return tuple(groups)
-    absent = (base.open_tasks | base.recovery.lost) & index_of(base.state.spec).cluster_members
+    absent = moving & index_of(base.state.spec).cluster_members
     absent -= base.records.later_workers
     # Tasks without an address that can be placed now are launched in the same decision.
     together = [gang for gang in groups if gang in together or any(task.name in absent for task in gang.tasks)]
@@ -288,11 +296,11 @@ def _joined(base: PlanBase, groups: Iterable[Gang]) -> tuple[Gang, ...]:
     return tuple(gang for gang in smaller if gang.tasks)
 
 
-def _after_dispatcher(base: PlanBase, gangs: tuple[Gang, ...]) -> tuple[Gang, ...]:
+def _after_dispatcher(base: PlanBase, gangs: tuple[Gang, ...], moving: AbstractSet[TaskName]) -> tuple[Gang, ...]:
     """Hold data readers until the dispatcher has an address or is in the same gang."""
     by_kind = index_of(base.state.spec).by_kind
     dispatchers = by_kind.get(JobKind.DISPATCHER, frozenset())
-    if not dispatchers & (base.open_tasks | base.recovery.lost):
+    if not dispatchers & moving:
         return gangs
     readers = frozenset().union(*(by_kind[kind] for kind in by_kind.keys() & DATA_READERS))
     allowed = (gang if dispatchers <= {task.name for task in gang.tasks} else _without(gang, readers) for gang in gangs)
@@ -325,6 +333,15 @@ class PlanView(PlanBase):
     def runnable(self) -> tuple[RunnableSteps, ...]:
         """Runnable steps of every plan."""
         return runnable_steps(self, self.progress)
+
+    def keeps_options(self, record: TaskRecord) -> bool:
+        """Return whether a failed launch keeps its options until its turn (dcos-commons)."""
+        is_outdated = record.name in self.records.facts.outdated and record.id not in self.state.stored.retired
+        if not is_outdated or launched_task(self.state.spec, record) is None:
+            return False
+        due = {step.task for step in due_steps(self.progress[self.records.rollout.name])}
+        # Peers of a task that the update restarts may fail because of it.
+        return record.name not in due and not (due and self.state.spec.strategy.traits.has_peers)
 
     @cached_property
     def launched_steps(self) -> tuple[tuple[RunnableSteps, StepDef, TaskRecord], ...]:

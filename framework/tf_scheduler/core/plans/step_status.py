@@ -60,19 +60,15 @@ class PlanProgress:
             return LaunchSituation.FORCED
         if name in self.launches:
             return self._open_situation(name)
-        if self.done and not self._is_paused(name):
+        record = self.state.stored.tasks.get(name)
+        is_paused = self.active and record is not None and record.is_placeholder
+        if self.done and not is_paused:
             return LaunchSituation.DONE
         if name in self.lost:
             return self._lost_situation(name)
         # A paused task in the recovery plan that another plan relaunches.
-        record = self.state.stored.tasks.get(name)
         is_retired = record is not None and record.id in self.state.stored.retired
         return LaunchSituation.RETIRED if is_retired else LaunchSituation.LAUNCHED
-
-    def _is_paused(self, name: TaskName) -> bool:
-        """Return whether the task of the active roll-out is paused."""
-        record = self.state.stored.tasks.get(name)
-        return record is not None and record.is_placeholder and self.active
 
     def _open_situation(self, name: TaskName) -> LaunchSituation:
         record = self.state.stored.tasks.get(name)

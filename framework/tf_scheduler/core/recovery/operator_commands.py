@@ -6,7 +6,7 @@ stored as recoveries, so they survive a restart of the scheduler. They do not co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tf_executor.contract.payload import ExecRequest
@@ -42,7 +42,7 @@ def handle(state: SchedulerState, command: PodCommand | ExecRequested | ScaleReq
     if refused is not None:
         return replace(decide(state), answer=refused)
     record = state.stored.tasks[command.task]
-    changes = _VERBS[command.verb](state, record, now)
+    changes = _changes(state, command.verb, record, now)
     again = [item.recovery.task for item in changes if isinstance(item, RecoveryDecided)]
     others = [name for name in again if name != command.task]
     together = f", together with {', '.join(others)}" if others else ""
@@ -126,26 +126,22 @@ def resume_dependents(state: SchedulerState, now: float) -> Decision:
     return decide(state, *changes, outcomes=outcomes)
 
 
-# --- Verbs: the changes of each, first that of the commanded task
+#: What an operator has done to the task.
+_DONE = {PodVerb.RESTART: "restarted", PodVerb.REPLACE: "replaced", PodVerb.PAUSE: "paused", PodVerb.RESUME: "resumed"}
 
 
-def _restart(state: SchedulerState, record: TaskRecord, now: float) -> list[Change]:
-    return _launch_again(state, record, _ordered(state, record, "restarted by an operator", now))
-
-
-def _replace(state: SchedulerState, record: TaskRecord, now: float) -> list[Change]:
-    recovery = _ordered(state, record, "replaced by an operator", now)
-    return _launch_again(state, record, replace(recovery, previous_address_until=now, must_move=True))
-
-
-def _pause(state: SchedulerState, record: TaskRecord, now: float) -> list[Change]:
-    paused = {**state.stored.paused, record.name: now}
-    return [*_switched(state, record, paused, "paused by an operator", now), TaskPaused(record.name, now)]
-
-
-def _resume(state: SchedulerState, record: TaskRecord, now: float) -> list[Change]:
+def _changes(state: SchedulerState, verb: PodVerb, record: TaskRecord, now: float) -> list[Change]:
+    """Return the changes of a command, first that of the commanded task."""
+    why = f"{_DONE[verb]} by an operator"
+    if verb is PodVerb.RESTART:
+        return _launch_again(state, record, _ordered(state, record, why, now))
+    if verb is PodVerb.REPLACE:
+        recovery = _ordered(state, record, why, now)
+        return _launch_again(state, record, replace(recovery, previous_address_until=now, must_move=True))
     paused = {name: since for name, since in state.stored.paused.items() if name != record.name}
-    return [*_switched(state, record, paused, "resumed by an operator", now), TaskResumed(record.name)]
+    if verb is PodVerb.RESUME:
+        return [*_switched(state, record, paused, why, now), TaskResumed(record.name)]
+    return [*_switched(state, record, {**paused, record.name: now}, why, now), TaskPaused(record.name, now)]
 
 
 def _switched(
@@ -160,14 +156,6 @@ def _switched(
             continue
         if not state.is_finished(other) and not state.is_replaced(other):
             yield RecoveryDecided(replace_launch(state, other, f"{RESTARTS_WITH}{record.name}", now, Cause.ORDERED))
-
-
-_VERBS: Mapping[PodVerb, Callable[[SchedulerState, TaskRecord, float], list[Change]]] = {
-    PodVerb.RESTART: _restart,
-    PodVerb.REPLACE: _replace,
-    PodVerb.PAUSE: _pause,
-    PodVerb.RESUME: _resume,
-}
 
 
 def _ordered(state: SchedulerState, record: TaskRecord, why: str, now: float) -> Recovery:

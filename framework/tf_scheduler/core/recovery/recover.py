@@ -376,6 +376,8 @@ def _recovery(state: SchedulerState, change: StatusChange, cause: Cause) -> Reco
     uncounted = recent_failures(before.uncounted if before else (), policy.window, now)
     if cause is Cause.INFRASTRUCTURE and change.has_run and not is_gone:
         uncounted = (*uncounted, now)
+    timeout = state.spec.recovery.start_timeout
+    has_joined = timeout is None or now - record.launched_at >= STEADY_SECONDS + timeout
     return Recovery(
         task=record.name,
         launch=record.id,
@@ -389,14 +391,8 @@ def _recovery(state: SchedulerState, change: StatusChange, cause: Cause) -> Reco
         failures=(*failures, now) if replacement.counts_as_failure(policy, cause) else failures,
         uncounted=uncounted,
         consecutive_failures=streak,
-        start_timeouts=0 if before is None or _has_joined(state, record, now) else before.start_timeouts,
+        start_timeouts=0 if before is None or has_joined else before.start_timeouts,
     )
-
-
-def _has_joined(state: SchedulerState, record: TaskRecord, now: float) -> bool:
-    """Return whether the launch outlived the start-up timeout; true without a timeout."""
-    timeout = state.spec.recovery.start_timeout
-    return timeout is None or now - record.launched_at >= STEADY_SECONDS + timeout
 
 
 def _others(state: SchedulerState, record: TaskRecord, recovery: Recovery) -> Iterator[Recovery]:

@@ -350,7 +350,7 @@ def _react(state: SchedulerState, change: recover.StatusChange, view: PlanView) 
         return decide(state, outcomes=(outcome,))
     if status.state is not TaskState.FINISHED:
         view = view.after(state)
-        if view.needs(record) and not state.is_replaced(record):
+        if (view.needs(record) or view.keeps_options(record)) and not state.is_replaced(record):
             return recover.on_task_end(state, change)
         surplus = "" if record.name in index_of(state.spec).tasks else DECOMMISSION  # it may be wanted again
         plan, recovery = view.replacing_plan(record) or surplus, renew_address_wait(state, record, status, now)

@@ -92,7 +92,10 @@ def index_of(spec: ServiceSpec) -> SpecIndex:
 
 def _make_index(spec: ServiceSpec) -> SpecIndex:
     tasks = {task.name: task for task in spec.tasks()}
-    by_group = {job.group: _config(spec, job) for job in spec.jobs}
+    by_group = {
+        job.group: _digest({name: _data(value) for name, value in launch_settings(spec, job).items()})
+        for job in spec.jobs
+    }
     configs = {name: by_group[task.job.group] for name, task in tasks.items()}
     deployed = frozenset(name for name, task in tasks.items() if task.job.group in _deployed(spec))
     jobs: dict[JobKind, set[TaskName]] = {}
@@ -118,6 +121,18 @@ def _make_index(spec: ServiceSpec) -> SpecIndex:
 def config_digest(spec: ServiceSpec, name: TaskName) -> str:
     """Return the digest of the task's launch options; empty for an unknown task."""
     return index_of(spec).configs.get(name, "")
+
+
+def launched_task(spec: ServiceSpec, record: TaskRecord) -> TaskSpec | None:
+    """Return the task with the options of its launch; `None` if they are not known."""
+    indexes = map(index_of, (spec, *spec.earlier))
+    tasks = (index.tasks[record.name] for index in indexes if index.configs.get(record.name) == record.config)
+    return next(tasks, None)
+
+
+def options_of(spec: ServiceSpec, task: TaskSpec) -> ServiceSpec:
+    """Return the current or earlier options that have exactly this task."""
+    return next((item for item in spec.earlier if index_of(item).tasks.get(task.name) is task), spec)
 
 
 #: Strategy of a plan without listed phases -> strategies of the plan, and of each phase.
@@ -218,10 +233,6 @@ def _depends_on_size(spec: ServiceSpec, job: JobSpec) -> bool:
     # NUM_SHARDS is all that independent workers know about each other.
     is_shard = not spec.strategy.traits.has_peers and job.kind is JobKind.WORKER
     return is_shard or job.kind in ADDRESS_DEPENDENTS[spec.strategy]
-
-
-def _config(spec: ServiceSpec, job: JobSpec) -> str:
-    return _digest({name: _data(value) for name, value in launch_settings(spec, job).items()})
 
 
 def _data(value: Any) -> Any:
