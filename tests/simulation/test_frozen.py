@@ -70,6 +70,8 @@ def test_continued_task_is_not_frozen(healthy: bool | None) -> None:
     )
     assert (200, ["running"]) == health(world)
     assert 0 == world.state.derived.unhealthy_count
+    play(world, send.status("worker-1", TaskState.UNKNOWN))
+    assert (200, ["running", "worker-1 is unknown: no answer"]) == health(world)
 
 
 def test_silence_names_the_last_report() -> None:

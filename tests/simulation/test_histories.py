@@ -23,6 +23,7 @@ from simulation.world import World
 from tf_executor.contract.reports import Progress
 from tf_executor.contract.states import SILENT_STATES, TaskState
 from tf_executor.contract.strategies import Strategy
+from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.state.spec_index import worker_job
 from tf_scheduler.model.effects import Kill
 from tf_scheduler.model.events import FrameworksWait, PodCommand, ProgressReported, ScaleRequested
@@ -165,6 +166,8 @@ def check(world: World, used: frozenset[str], *, is_exact: bool) -> None:
     for state in (world.state, replace(world.state, derived=again.derived)):
         check_deadline(state, world.now)
     assert len(world.state.live()) == world.state.live_count()
+    awaits_offers = view_of(world.state).pending_tasks and world.state.session.revive_at is None
+    assert not (awaits_offers and world.mesos.suppressed)
     if world.state.stored.result is None and used <= used_workers(world):
         stopped = {name_of(call.task_id) for call in world.calls_of(Kill) if call.task_id in used}
         assert not stopped, f"{sorted(stopped)} stopped, although the chief used them"
@@ -198,7 +201,6 @@ def is_calm(world: World) -> bool:
 def test_history_keeps_its_promises(kind: str, seed: int) -> None:
     random = Random(f"{kind} {seed}")
     world = World(KINDS[kind], *(an_agent(f"agent-{number}", cpus=2.5) for number in range(3)), kills_at_once=False)
-    world.watches_moves = False
     world.register()
     weights, happenings = zip(*HAPPENINGS, strict=True)
     has_stepped = False

@@ -118,6 +118,7 @@ def test_worker_leaves_before_it_is_stopped() -> None:
         expect.killed(),
         send.wait(1),
         tells(2, 0),
+        expect.says("decommission", "kill-worker-2", "waits until the chief continues without it"),
         expect.killed(),
         answers(2),
         expect.killed("worker-2"),

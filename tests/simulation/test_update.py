@@ -227,10 +227,9 @@ def test_canary_update_waits_for_operator_twice() -> None:
 def test_failed_task_keeps_its_options_until_its_turn(strategy: Any) -> None:
     """No failure launches options that no canary has tried."""
     spec = a_spec(workers=3, ps=int(strategy.traits.has_peers), chief=0, strategy=strategy)
-    world = deployed(spec)
     failed = send.status("worker-2", TaskState.FAILED, exit_code=1, message="boom")
-    play(world, send.restart(replace(with_plan(changed(spec), PlanStrategy.CANARY), earlier=(spec,))))
-    play(world, send.command(Verb.INTERRUPT, "update"), failed)
+    new = replace(with_plan(changed(spec), PlanStrategy.CANARY), earlier=(spec,))
+    world = play(deployed(spec), send.restart(new), send.command(Verb.INTERRUPT, "update"), failed)
     pass_time(world, 10)
     launch = world.mesos.live()["worker-2"].launch
     assert launch.record.config == index_of(spec).configs["worker-2"]

@@ -112,12 +112,13 @@ class Snapshot:
             )
 
     def notices(self) -> tuple[str, ...]:
-        """Return notices: frozen tasks, storage errors, and a long time without progress."""
+        """Return notices: frozen or silent tasks, storage errors, and no progress."""
         state = self.state
+        may_hang = state.derived.unhealthy_count or state.has_silent_tasks()
         frozen = (
-            f"{record.name} is frozen: {status.message}"
-            for record in (state.stored.tasks.values() if state.derived.unhealthy_count else ())
-            if (status := state.stored.statuses.get(record.id)) is not None and status.is_frozen
+            f"{record.name} {'is frozen' if status.is_frozen else status.state.phrase}: {status.message or 'no answer'}"
+            for record in (state.stored.tasks.values() if may_hang else ())
+            if (status := state.status(record.name)) is not None and (status.is_frozen or status.state.is_silent)
         )
         storage = (f"{name}: {error}" for name in state.process.storage_errors if (error := state.storage_error(name)))
         notices = (*islice(frozen, MAX_NOTICES), *islice(storage, MAX_NOTICES))

@@ -110,7 +110,8 @@ def _pod(spec: ServiceSpec, job: JobSpec) -> dict[str, Any]:
         "image": job.image or None,
         "networks": [] if spec.network is None else [{"name": spec.network.name, "labels": dict(spec.network.labels)}],
         "rlimits": [
-            {"name": f"RLIMIT_{name.upper()}", "soft": _limit(soft), "hard": _limit(hard)}
+            # A negative value means unlimited.
+            {"name": f"RLIMIT_{name.upper()}", "soft": None if soft < 0 else soft, "hard": None if hard < 0 else hard}
             for name, (soft, hard) in job.settings.ulimits.items()
         ],
         "host-volumes": [_volume(volume) for volume in job.volumes],
@@ -128,11 +129,6 @@ def _pod(spec: ServiceSpec, job: JobSpec) -> dict[str, Any]:
         "task-specs": [_task(spec, job)],
         "resources": format_resources(**{name: value / UNIT for name, value in job.needs.scalars()}),
     }
-
-
-def _limit(value: int) -> int | None:
-    """Return the limit; None for a negative value, which means unlimited."""
-    return None if value < 0 else value
 
 
 def _secret(secret: SecretSpec) -> dict[str, Any]:

@@ -118,7 +118,10 @@ def _so_far(state: SchedulerState, step: StepDef) -> str:
         return ""
     record = state.stored.tasks.get(step.task)
     location = task_location(state, step.task)
-    return location if step.work is Work.LAUNCH or record is None else f"{record.id}: {location}"
+    if step.work is Work.LAUNCH or record is None:
+        return location
+    waits = record.id not in state.stored.retired and state.is_probably_used(record)
+    return f"{record.id}: {location}{'; waits until the chief continues without it' if waits else ''}"
 
 
 def _why_not(
