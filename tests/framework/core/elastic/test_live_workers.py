@@ -142,11 +142,10 @@ def test_chief_survives_the_move_of_an_unused_worker(joined: str, restarted: lis
     assert restarted == [item.task for item in restart_group(state, [TaskName("worker-1")], NOW, moved=True)]
 
 
-def test_nothing_changes_while_a_worker_is_lost() -> None:
+@pytest.mark.parametrize("state", [TaskState.FAILED, TaskState.UNREACHABLE])
+def test_nothing_changes_while_a_worker_is_lost(state: TaskState) -> None:
     """TensorFlow waits for it at its address."""
-    lost = changed(a_training("worker-0"), "worker-0", TaskState.FAILED)
-
-    assert () == decided(lost).changes
+    assert () == decided(changed(a_training("worker-0"), "worker-0", state)).changes
 
 
 def test_lost_worker_stays_on_the_list() -> None:

@@ -250,6 +250,7 @@ def test_agent_without_executor_login_gets_no_task_with_secrets(login, reason: s
 
 
 def test_agent_with_executor_login_gets_task_with_secrets() -> None:
+    assert () == receive(a_service_with_secret(), an_offer(cpus=0.1, login=LOGIN)).outcomes
     offers = (an_offer(login=OPEN), an_offer("offer-2", "agent-2"))
     (launch,) = [call for call in receive(a_service_with_secret(), *offers).calls if isinstance(call, Accept)]
 

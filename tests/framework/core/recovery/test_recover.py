@@ -80,6 +80,7 @@ def test_tasks_that_depend_on_lost_task_restart_with_it() -> None:
 
     assert {"ps-0", "chief-0"} == items.keys()
     assert items["ps-0"].ready_at == items["chief-0"].ready_at
+    assert items["ps-0"].previous_address_until == items["chief-0"].previous_address_until
     assert () == items["chief-0"].failures
 
 

@@ -59,7 +59,8 @@ def test_restart_group_skips_finished_and_replaced_tasks() -> None:
     finished = apply(STATE, StatusStored(a_status(chief.id, TaskState.FINISHED)))
     replaced = apply(STATE, RecoveryDecided(replace_launch(STATE, chief, "x", 1.0)))
 
-    groups = [list(restart_group(state, [TaskName("ps-0")], 9.0, moved=False)) for state in (STATE, finished, replaced)]
+    names = [TaskName("tensorboard-0"), TaskName("ps-0")]
+    groups = [list(restart_group(state, names, 9.0, moved=False)) for state in (STATE, finished, replaced)]
 
     assert [[replace_launch(STATE, chief, "restarts with ps-0", 9.0)], [], []] == groups
 
@@ -101,7 +102,7 @@ def test_previous_address_wait_restarts_when_launch_ends() -> None:
         (RestartWhen.NEVER, Cause.USER_ERROR, 1, False),
         (RestartWhen.NEVER, Cause.NOT_STARTED, None, True),
         (RestartWhen.EXIT_CODE, Cause.USER_ERROR, 1, False),
-        (RestartWhen.EXIT_CODE, Cause.USER_ERROR, 130, True),
+        (RestartWhen.EXIT_CODE, Cause.USER_ERROR, 128, True),
     ],
 )
 def test_restart_policy_decides_about_retry(when, cause, code: int | None, retries: bool) -> None:

@@ -81,7 +81,9 @@ def test_unreachable_time_is_that_of_first_status() -> None:
     first = update(STATE, task_state=TaskState.UNREACHABLE, timestamp=1.0)
     second = update(first.state, task_state=TaskState.UNREACHABLE, uuid="other", now=150.0)
 
-    assert 110.0 == second.state.stored.statuses["worker-0__1"].timestamp
+    back = update(second.state, uuid="third", now=160.0)
+
+    assert [110.0, 160.0] == [item.state.stored.statuses["worker-0__1"].timestamp for item in (second, back)]
 
 
 def test_status_without_addresses_keeps_known_ones() -> None:
@@ -98,7 +100,7 @@ def test_out_of_memory_names_option() -> None:
 
 def test_memory_limit_of_container_names_its_parts() -> None:
     """The kernel's limit includes the executor, so it appears in no option."""
-    resources = (Resource("mem", 32_000), Resource("cpus", 100), Resource("mem", 64_000))
+    resources = (Resource("mem", 32_000), Resource("cpus", 9_000), Resource("mem", 64_000))
     state = apply(STATE, TaskLaunched(replace(a_record(SPEC, "worker-0", "2"), resources=resources)))
     limit = {"reason": "REASON_CONTAINER_LIMITATION_MEMORY", "message": "limit exceeded", "out_of_memory": True}
 
