@@ -12,14 +12,15 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.test_plans import a_service, launched
-from builders import a_status
+from builders import a_spec, a_status, an_offer
 from kit.memory_store import MemoryStore
 from tf_executor.contract.states import TaskState
 from tf_scheduler.core.plans import scheduling
-from tf_scheduler.model.effects import Acknowledge, Call
-from tf_scheduler.model.events import StatusUpdated
+from tf_scheduler.core.scheduler import handle
+from tf_scheduler.model.effects import Accept, Acknowledge, Call
+from tf_scheduler.model.events import OffersReceived, StatusUpdated
 from tf_scheduler.model.spec import RestartPolicy
-from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.state import SchedulerState, SessionState
 from tf_scheduler.runner import Runner
 
 #: Maximum growth from a thousand losses to four thousand: 4 is linear, 16 is quadratic.
@@ -84,3 +85,20 @@ def test_thousands_of_losses(end) -> None:
         print(f"{count:5} lost at once {seconds[count] * 1000:9.1f} ms; one by one {alone * 1000:9.1f} ms")
     print(f"{end}: ratio {seconds[4_000] / seconds[1_000]:.1f}")
     assert seconds[4_000] <= LIMIT * seconds[1_000]
+
+
+def test_launch_of_thousands_of_workers() -> None:
+    """Each task gets every address, but the cluster is encoded once."""
+    seconds = {}
+    for count in (1_000, 4_000):
+        state = SchedulerState(a_spec(workers=count), session=SessionState(connected=True))
+        offers = [
+            an_offer(f"o-{n}", f"agent-{n}", cpus=64, mem=10**6, port_ranges=((31000, 31999),))
+            for n in range(count // 50 + 2)
+        ]
+        begun = time.process_time()
+        calls = handle(state, OffersReceived(tuple(offers)), 1000.0, iter(map(str, range(10**6))).__next__).calls
+        seconds[count] = time.process_time() - begun
+        assert count + 2 == sum(len(call.launches) for call in calls if isinstance(call, Accept))
+    print(f"launch of 4,000 workers {seconds[4_000]:.1f} s: ratio {seconds[4_000] / seconds[1_000]:.1f}")
+    assert seconds[4_000] <= 10 * seconds[1_000]

@@ -187,7 +187,7 @@ def test_reset_forgets_abandoned_launches() -> None:
     world, _ = with_abandoned()
     world.mesos.disconnect()
     world.mesos.removed = True
-    play(world, send.restart(), send.register(), send.event(ResetRequested()))
+    play(world, send.restart(), send.event(ResetRequested()))
 
     assert {} == world.state.stored.abandoned
     assert not [key for key in world.stored() if key.startswith("abandoned/")]

@@ -242,7 +242,7 @@ def test_gang_waits_for_the_end_of_launches_that_the_store_lacks() -> None:
     play(world, expect.alive("worker-0", "worker-1"))
     world.disk.services.update(older)
 
-    play(world, send.restart(spec), send.register(), *LAUNCHED, send.wait(5), *LAUNCHED)
+    play(world, send.restart(spec), *LAUNCHED, send.wait(5), *LAUNCHED)
 
     assert ["worker-0", "worker-1"] == sorted(
         task.launch.record.name for task in world.mesos.tasks.values() if task.live

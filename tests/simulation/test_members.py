@@ -51,7 +51,7 @@ def training(workers: int) -> World:
 
 def scaled(workers: int, wanted: int) -> World:
     """The options have another number of workers; the scheduler knows them."""
-    return play(training(workers), send.restart(live(wanted)), send.register())
+    return play(training(workers), send.restart(live(wanted)))
 
 
 def tells(version: int, *workers: int) -> Step:
@@ -139,7 +139,6 @@ def test_list_is_sent_until_it_is_confirmed() -> None:
         send.wait(6),
         tells(2, 0),
         send.restart(),
-        send.register(),
         send.wait(1),
         tells(2, 0),
     )
@@ -172,7 +171,6 @@ def test_lists_follow_one_after_the_other() -> None:
         send.wait(1),
         tells(2, 0, 1, 2),
         send.restart(live(1)),
-        send.register(),
         send.wait(6),
         tells(2, 0, 1, 2),
         send.wait(40),
@@ -191,7 +189,6 @@ def test_worker_of_a_starting_chief_leaves_when_the_chief_has_answered() -> None
         deployed(live(3), kills_at_once=False),
         *send.joined("ps-0", "worker-0", "worker-1", "worker-2"),
         send.restart(live(2)),
-        send.register(),
         send.wait(30),
         expect.killed(),
         *send.joined("chief-0"),
@@ -210,7 +207,6 @@ def test_chief_without_a_coordinator_restarts_for_a_change() -> None:
         *send.joined("chief-0", "ps-0", "worker-0", "worker-1"),
         send.wait(570),
         send.restart(live(1)),
-        send.register(),
         send.wait(20),
         expect.killed(),
         send.wait(50),
@@ -226,7 +222,7 @@ def test_worker_of_a_silent_chief_is_not_stopped(silence: dict[str, Any]) -> Non
     world = play(scaled(2, 3), send.offers(), send.running("worker-2"), *send.joined("worker-2"), send.wait(2))
     play(world, tells(2, 0, 1, 2), answers(2), send.status("chief-0", **silence))
 
-    play(world, send.restart(live(2)), send.register(), send.wait(3))
+    play(world, send.restart(live(2)), send.wait(3))
 
     assert set() == world.mesos.doomed
 
@@ -239,7 +235,7 @@ def test_mute_chief_restarts_when_a_change_waits_for_it() -> None:
     jobs = tuple(job if job.kind is JobKind.PS else replace(job, command="python fixed.py") for job in spec.jobs)
     world = play(deployed(spec), *send.joined("ps-0", "worker-0", "worker-1"), send.wait(5))
 
-    play(world, send.restart(replace(spec, jobs=jobs)), send.register(), send.wait(500), expect.killed())
+    play(world, send.restart(replace(spec, jobs=jobs)), send.wait(500), expect.killed())
     for _ in range(6):
         play(world, send.wait(60), send.offers(), send.running())
 
@@ -258,7 +254,6 @@ def test_chief_may_answer_late_at_its_start() -> None:
         expect.killed(),
         answers(1),
         send.restart(live(1)),
-        send.register(),
         send.wait(1),
         tells(2, 0),
         expect.killed(),
@@ -273,7 +268,6 @@ def test_chief_that_cannot_change_restarts_when_it_must() -> None:
         send.wait(120),
         expect.killed(),
         send.restart(live(1)),
-        send.register(),
         send.wait(2),
         expect.outcome("chief-0 restarts to change its workers: TensorFlow 3.0 was not tried with it"),
         expect.killed("chief-0", "worker-1"),
@@ -381,7 +375,7 @@ def test_maintenance_of_an_evaluator_does_not_restart_the_chief() -> None:
     spec = replace(live(2), jobs=(*live(2).jobs, a_job(JobKind.EVALUATOR)))
     world = play(deployed(spec, an_agent("agent-1", cpus=2.5)), *send.joined(*ALL_OF_TWO), send.wait(1), answers(1))
     more = replace(spec, jobs=tuple(replace(job, count=3 if job.kind is JobKind.WORKER else 1) for job in spec.jobs))
-    play(world, send.restart(more), send.register(), send.agent(an_agent("agent-2")), send.wait(1), send.running())
+    play(world, send.restart(more), send.agent(an_agent("agent-2")), send.wait(1), send.running())
     assert {"evaluator-0", "worker-2"} == {n for n, r in world.state.stored.tasks.items() if r.hostname == "agent-2"}
 
     world.decisions.clear()
@@ -395,7 +389,7 @@ def test_lost_chief_does_not_wait_for_workers_without_a_place() -> None:
     """They join when they have one."""
     world = deployed(live(2), an_agent("agent-1", cpus=2.5))
     play(world, *send.joined("chief-0", "ps-0", "worker-0", "worker-1"), send.wait(1), answers(1))
-    play(world, send.restart(live(4)), send.register(), send.offers(), expect.launched(), expect.alive(*ALL_OF_TWO))
+    play(world, send.restart(live(4)), send.offers(), expect.launched(), expect.alive(*ALL_OF_TWO))
     play(world, send.status("chief-0", TaskState.FAILED, signal=9, message="killed"), send.wait(6), send.offers())
 
     play(world, expect.launched("chief-0"), expect.cluster("chief-0", chief=1, ps=1, worker=2))

@@ -250,7 +250,7 @@ def test_updated_paused_task_stays_paused() -> None:
     play(world, send.pod(PAUSE, "worker-1"), send.offers(), send.running())
     spec = a_spec(user="somebody")
 
-    play(world, send.restart(spec), send.register(), *[send.offers(), send.running()] * 3)
+    play(world, send.restart(spec), *[send.offers(), send.running()] * 3)
 
     assert world.state.stored.tasks["worker-1"].is_placeholder
     assert Override.PAUSED is statuses(world, "update")["worker-1"]
@@ -322,7 +322,7 @@ def test_readers_resume_when_dispatcher_is_decommissioned(strategy: Any) -> None
     play(world, *[send.offers(), send.running()] * 2)
     assert all(record.is_placeholder for record in world.state.stored.tasks.values())
 
-    play(world, send.restart(a_spec(strategy=strategy, jobs=jobs)), send.register())
+    play(world, send.restart(a_spec(strategy=strategy, jobs=jobs)))
     play(world, *[send.offers(), send.running()] * 3)
 
     trainers = ["worker-0", "worker-1"] if strategy is Strategy.INDEPENDENT else ["chief-0", "worker-0", "worker-1"]

@@ -138,7 +138,7 @@ def test_smaller_chief_makes_room_for_a_new_worker() -> None:
         return replace(spec, jobs=tuple(jobs))
 
     world = deployed(spec(1, 1.2), an_agent("agent-1", cpus=2.5))
-    play(world, send.restart(spec(2, 0.5)), send.register(), *ROUNDS, *ROUNDS)
+    play(world, send.restart(spec(2, 0.5)), *ROUNDS, *ROUNDS)
 
     play(world, expect.cluster("chief-0", chief=1, ps=1, worker=2), expect.plan("update", Status.COMPLETE))
 

@@ -289,7 +289,6 @@ def test_interrupted_update_stays_interrupted_over_restart() -> None:
         expect.killed(),
         expect.plan("update", WAITING),
         send.restart(),
-        send.register(),
         expect.killed(),
         send.status("worker-1", TaskState.FAILED, exit_code=1, message="boom"),
         expect.says("update", "worker-1", "boom; waits for an operator to continue the plan"),

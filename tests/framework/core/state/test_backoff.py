@@ -22,13 +22,6 @@ def test_back_off_window_doubles() -> None:
     ]
 
 
-@given(st.uuids().map(str))
-def test_jitter_depends_on_id(unique) -> None:
-    """The same id gives the same number, from 0 to 1."""
-    assert backoff.jitter_from_id(unique) == backoff.jitter_from_id(unique)
-    assert 0.0 <= backoff.jitter_from_id(unique) < 1.0
-
-
 def test_first_retry_is_immediate_and_back_off_doubles() -> None:
     """Doubling up to the limit."""
     assert [0.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0] == [backoff.restart_delay(POLICY, n, 1.0) for n in range(1, 9)]
