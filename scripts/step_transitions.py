@@ -63,6 +63,8 @@ TRANSITIONS: Mapping[Status, Mapping[Status, str]] = {
     },
     DELAYED: {
         PENDING: "its back-off is over, or its task is outdated",
+        PREPARED: "a plan has stopped its task, or will launch it with the current options",
+        STARTING: "its back-off is over, and it is launched immediately",
         COMPLETE: "forced",
         WAITING: "stopped by an operator",
         ERROR: "the job has ended before the relaunch",
