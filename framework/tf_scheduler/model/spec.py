@@ -276,6 +276,8 @@ class TaskSpec:
     name: TaskName
     index: int
     job: JobSpec
+    #: Earlier options that the task is launched with; `None` for the current ones.
+    options: ServiceSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -271,7 +271,9 @@ class OptionsHistory:
         for configuration in newest_first(before.stored.configurations) if running else ():
             old = rollback_options(configuration, self.options, self._defaults)
             earlier = None if old is None else wanted_spec(self.spec_of(old), before.stored.resized)
-            if earlier is not None and running.intersection(index_of(earlier).configs.values()):
+            if earlier is None or earlier.secrets != spec.secrets:  # a task redeems its token for the present secrets
+                continue
+            if running.intersection(index_of(earlier).configs.values()):
                 yield earlier
 
     def _resolved(self, document: Document, environment: Mapping[str, str], target: Document) -> Document:

@@ -227,7 +227,8 @@ class TensorBoardProxy:
         if request.headers.get("sec-fetch-dest") == "document":
             return RedirectResponse("../" * request.path_params["rest"].count("/") + FRAMED)
         # The sandboxed page has the origin `null`. The key in the path lets it read: other sites do not know the key.
-        shared = {"access-control-allow-origin": "null"} if self.is_authorized_path(_key_path(request)) else {}
+        is_authorized = self.is_authorized_path(f"/{FOLDER}/{request.path_params['key']}/")
+        shared = {"access-control-allow-origin": "null"} if is_authorized else {}
         if request.method == "OPTIONS":
             # TensorBoard sends headers of its own, about which browsers ask first.
             return Response(status_code=204, headers={**shared, "access-control-allow-headers": "*"})
@@ -275,11 +276,6 @@ class TensorBoardProxy:
             answer.close()
             raise ForwardError("the answer is a redirect, which the scheduler does not follow")
         return answer
-
-
-def _key_path(request: Request) -> str:
-    """Return the part of the path with the key, without the prefix of the app."""
-    return f"/{FOLDER}/{request.path_params['key']}/"
 
 
 def _hosts(request: Request) -> list[str]:

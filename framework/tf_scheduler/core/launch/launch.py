@@ -12,7 +12,7 @@ from tf_executor.contract import payload
 from tf_scheduler.core.placement.matching import Placement
 from tf_scheduler.core.plans.rollout import latest_launch_number
 from tf_scheduler.core.state import spec_index
-from tf_scheduler.core.state.spec_index import config_digest, options_of, trains_together
+from tf_scheduler.core.state.spec_index import config_digest, trains_together
 from tf_scheduler.model import plan
 from tf_scheduler.model.effects import Accept, Launch
 from tf_scheduler.model.ids import NewId, TaskName, task_id
@@ -204,7 +204,7 @@ def plan_launches(
             _record(state.spec, placement, now, new_id()),
             is_placeholder=spec_index.is_sleeping(state.spec, state.stored.paused, placement.task.name),
             serial=serial,
-            config=config_digest(options_of(state.spec, placement.task), placement.task.name),
+            config=config_digest(placement.task.options or state.spec, placement.task.name),
             exec_key=new_id() if state.spec.executor.allows_exec or state.spec.live else "",
             plan=launching_plans.get(placement.task.name, plan.DEPLOY),
             job_started_at=state.derived.first_launch_at or now,
@@ -212,7 +212,9 @@ def plan_launches(
         )
         for placement in placements
     ]
-    records = [replace(record, journal=_journal(state, record)) for record in records]
+    folders = [(placement.task.options or state.spec).journals for placement in placements]
+    pairs = zip(records, folders, strict=True)
+    records = [replace(record, journal=_journal(state, record, folder)) for record, folder in pairs]
     tokens = secret_tokens.issue(state.spec, (record for record in records if not record.is_placeholder), new_id)
     records = cluster_spec.with_generation(
         state.stored.tasks, [secret_tokens.with_digest(record, tokens) for record in records]
@@ -265,13 +267,13 @@ def _earlier(state: SchedulerState, name: TaskName) -> dict[str, Any]:
     return {"restarts": last.restarts + is_restart, "earlier": (*last.earlier, launch)[-_MAX_EARLIER:]}
 
 
-def _journal(state: SchedulerState, record: TaskRecord) -> str:
+def _journal(state: SchedulerState, record: TaskRecord, folder: str) -> str:
     """Return a dispatcher's journal: the last one while a task that reads continues.
 
     Without such a task, tf.data would count a named job of the journal as read. A dispatcher at another address gets a
     new journal, because the previous dispatcher may still write to the last one.
     """
-    folder, last = state.spec.journals, state.stored.tasks.get(record.name)
+    last = state.stored.tasks.get(record.name)
     if record.job is not JobKind.DISPATCHER or not folder:
         return ""
     is_same = last is not None and last.address == record.address and last.journal.startswith(f"{folder}/")
@@ -291,7 +293,7 @@ def _launch(
     token: str,
     writer: str,
 ) -> Launch:
-    spec, job = options_of(state.spec, placement.task), placement.task.job
+    spec, job = placement.task.options or state.spec, placement.task.job
     payload = secret_tokens.with_secrets(payload_of(spec, job, record, cluster, writer), spec, job, token)
     payload = replace(payload, environment={**payload.environment, **plan_parameters(state, record.plan)})
     if record.is_placeholder:

@@ -229,14 +229,6 @@ class PlanBase:
         needs = index_of(self.state.spec).tasks[record.name].job.needs + self.state.spec.executor.needs
         return needs.covers(record.resources)
 
-    def replacing_plan(self, record: TaskRecord) -> str:
-        """Return the roll-out that will relaunch a failed task; empty if none will.
-
-        Also empty if a plan has stopped this launch.
-        """
-        again = record.id not in self.state.stored.retired and record.name in self.open_tasks
-        return self.records.rollout.name if again else ""
-
     def unstarted_plans(self) -> frozenset[str]:
         """Return the names of user plans that are not started, or are interrupted."""
         custom = (plan for plan in self.definitions if plan.kind is PlanKind.CUSTOM)

@@ -236,10 +236,11 @@ class Gang:
 def pending_gangs(base: PlanBase, runnable: Iterable[RunnableSteps]) -> tuple[tuple[Gang, ...], Mapping[TaskName, str]]:
     """Return the gangs to place now, and for each task the plan that launches it."""
     runnable = tuple(runnable)
-    groups = [group for steps in runnable for group in _groups(base, steps)]
     # While the roll-out waits for an operator, outdated tasks keep their addresses.
     is_rolling = any(steps.plan.kind is PlanKind.ROLL_OUT for steps in runnable)
     moving = (base.open_tasks if is_rolling else base.records.facts.open) | base.recovery.lost
+    keeps_options = not (is_rolling and base.state.spec.strategy.traits.has_peers)
+    groups = [group for steps in runnable for group in _groups(base, steps, keeps_options)]
     gangs = _after_dispatcher(base, _joined(base, groups, moving), moving)
     return gangs, {name: _purpose(base, steps, name) for steps in runnable for name in _launches(steps)}
 
@@ -262,11 +263,14 @@ def _purpose(base: PlanBase, runnable: RunnableSteps, name: TaskName) -> str:
     return plan.name if is_restarted else record.plan
 
 
-def _groups(base: PlanBase, runnable: RunnableSteps) -> list[Gang]:
-    """Return gangs of a plan's tasks; each waits until all its tasks have ended."""
+def _groups(base: PlanBase, runnable: RunnableSteps, keeps_options: bool) -> list[Gang]:
+    """Return gangs of a plan's tasks; each waits until all its tasks have ended.
+
+    `keeps_options`: recovery launches outdated tasks with their own options.
+    """
     state, tasks = base.state, index_of(base.state.spec).tasks
     records, is_rollout = state.stored.tasks, runnable.plan.kind is PlanKind.ROLL_OUT
-    if runnable.plan.kind is PlanKind.RECOVERY and state.spec.earlier:
+    if runnable.plan.kind is PlanKind.RECOVERY and keeps_options and state.spec.earlier:
         lost = (records[name] for name in _launches(runnable))
         tasks = {record.name: launched_task(state.spec, record) or tasks[record.name] for record in lost}
     names = [name for name in _launches(runnable) if not (is_rollout and base.runs_on(records.get(name)))]
@@ -285,7 +289,9 @@ def _joined(base: PlanBase, groups: Iterable[Gang], moving: AbstractSet[TaskName
     together = [gang for gang in groups if any(task.name in dependents for task in gang.tasks)]
     if not together:
         return tuple(groups)
-    absent = moving & index_of(base.state.spec).cluster_members
+    # Tasks that their options do not have yet need no address.
+    options = {id(task.options): task.options or base.state.spec for gang in together for task in gang.tasks}
+    absent = moving & frozenset().union(*(index_of(item).cluster_members for item in options.values()))
     absent -= base.records.later_workers
     # Tasks without an address that can be placed now are launched in the same decision.
     together = [gang for gang in groups if gang in together or any(task.name in absent for task in gang.tasks)]

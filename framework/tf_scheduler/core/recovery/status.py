@@ -352,8 +352,10 @@ def _react(state: SchedulerState, change: recover.StatusChange, view: PlanView) 
         view = view.after(state)
         if (view.needs(record) or view.keeps_options(record)) and not state.is_replaced(record):
             return recover.on_task_end(state, change)
-        surplus = "" if record.name in index_of(state.spec).tasks else DECOMMISSION  # it may be wanted again
-        plan, recovery = view.replacing_plan(record) or surplus, renew_address_wait(state, record, status, now)
+        plan = "" if record.name in index_of(state.spec).tasks else DECOMMISSION  # it may be wanted again
+        if record.id not in state.stored.retired and record.name in view.open_tasks:
+            plan = view.records.rollout.name
+        recovery = renew_address_wait(state, record, status, now)
         changes: list[effects.Change] = [effects.LaunchRetired(record.id, plan)] if plan else []
         changes += [effects.RecoveryDecided(recovery)] if recovery else []
         return decide(state, *changes, outcomes=(outcome,))

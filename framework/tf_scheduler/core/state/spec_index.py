@@ -125,14 +125,12 @@ def config_digest(spec: ServiceSpec, name: TaskName) -> str:
 
 def launched_task(spec: ServiceSpec, record: TaskRecord) -> TaskSpec | None:
     """Return the task with the options of its launch; `None` if they are not known."""
-    indexes = map(index_of, (spec, *spec.earlier))
-    tasks = (index.tasks[record.name] for index in indexes if index.configs.get(record.name) == record.config)
-    return next(tasks, None)
-
-
-def options_of(spec: ServiceSpec, task: TaskSpec) -> ServiceSpec:
-    """Return the current or earlier options that have exactly this task."""
-    return next((item for item in spec.earlier if index_of(item).tasks.get(task.name) is task), spec)
+    for options in (spec, *spec.earlier):
+        index = index_of(options)
+        if index.configs.get(record.name) == record.config:
+            task = index.tasks[record.name]
+            return task if options is spec else replace(task, options=options)
+    return None
 
 
 #: Strategy of a plan without listed phases -> strategies of the plan, and of each phase.
