@@ -262,6 +262,9 @@ def test_chief_waits_for_interrupted_workers() -> None:
         send.command(Verb.CONTINUE, "deploy", "worker"),
         send.offers(),
         expect.launched("worker-0", "worker-1", "chief-0"),
+        send.command(Verb.RESTART, "deploy"),
+        send.command(Verb.INTERRUPT, "deploy", "ps"),
+        expect.says("deploy", "chief-0", "killed on agent-1; waits for the address of ps-0"),
     )
 
 

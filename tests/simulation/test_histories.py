@@ -166,8 +166,7 @@ def check(world: World, used: frozenset[str], *, is_exact: bool) -> None:
     for state in (world.state, replace(world.state, derived=again.derived)):
         check_deadline(state, world.now)
     assert len(world.state.live()) == world.state.live_count()
-    awaits_offers = view_of(world.state).pending_tasks and world.state.session.revive_at is None
-    assert not (awaits_offers and world.mesos.suppressed)
+    assert not (world.mesos.suppressed and world.state.session.revive_at is None and view_of(world.state).pending_tasks)
     if world.state.stored.result is None and used <= used_workers(world):
         stopped = {name_of(call.task_id) for call in world.calls_of(Kill) if call.task_id in used}
         assert not stopped, f"{sorted(stopped)} stopped, although the chief used them"

@@ -228,8 +228,7 @@ def test_failed_task_keeps_its_options_until_its_turn(strategy: Any) -> None:
     """No failure launches options that no canary has tried."""
     spec = a_spec(workers=3, ps=int(strategy.traits.has_peers), chief=0, strategy=strategy)
     failed = send.status("worker-2", TaskState.FAILED, exit_code=1, message="boom")
-    larger = changed(spec, count=4, command="python better.py")
-    new = replace(with_plan(larger, PlanStrategy.CANARY), earlier=(spec,))
+    new = replace(with_plan(changed(spec, count=4, command="python better.py"), PlanStrategy.CANARY), earlier=(spec,))
     world = play(deployed(spec), send.restart(new), send.command(Verb.INTERRUPT, "update"), failed)
     pass_time(world, 10)
     launch = world.mesos.live()["worker-2"].launch

@@ -128,15 +128,13 @@ def _topology(plan: Plan) -> dict[str, Any]:
 
 def statuses(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
     """Mesos state of each step's task."""
+
+    def of_phase(phase: Phase) -> dict[str, Any]:
+        steps = [{"name": step.name, "taskStatus": _task_status(snapshot, step)} for step in phase.steps]
+        return {"name": phase.name, "steps": steps}
+
     plans = snapshot.plans().values()
-    return View(
-        [{"name": plan.name, "phases": [_statuses(snapshot, phase) for phase in plan.phases]} for plan in plans]
-    )
-
-
-def _statuses(snapshot: Snapshot, phase: Phase) -> dict[str, Any]:
-    steps = [{"name": step.name, "taskStatus": _task_status(snapshot, step)} for step in phase.steps]
-    return {"name": phase.name, "steps": steps}
+    return View([{"name": plan.name, "phases": [*map(of_phase, plan.phases)]} for plan in plans])
 
 
 def _task_status(snapshot: Snapshot, step: Step) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from tf_scheduler.core.plans.plan_status import (
 )
 from tf_scheduler.core.plans.step_status import PlanProgress
 from tf_scheduler.core.state import after_job
-from tf_scheduler.core.state.spec_index import override_of, pause_reason
+from tf_scheduler.core.state.spec_index import index_of, override_of, pause_reason
 from tf_scheduler.model.effects import ComputedPlans
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import (
@@ -142,9 +142,10 @@ def _why_not(
     record = state.stored.tasks.get(name)
     if record is None:
         return ""
-    if missing := view.records.missing_addresses(name):
-        return f"{task_location(state, name)}; waits for the address of {list_names(missing)}"
     again = record.id in state.stored.retired or name in now.lost
+    is_held = again and not state.is_live(record) and name in index_of(state.spec).address_dependents
+    if missing := view.records.missing_addresses(name) or (view.held_addresses if is_held else ()):
+        return f"{task_location(state, name)}; waits for the address of {list_names(missing)}"
     return f"{task_location(state, name)}; {_to_do(now, phase, again)}"
 
 

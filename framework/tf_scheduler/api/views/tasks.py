@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tf_executor.contract.bodies import (
-    EarlierLaunchBody,
     PendingBody,
     PendingTaskBody,
     TaskBody,
@@ -29,7 +28,7 @@ from tf_scheduler.model.plan import Step
 from tf_scheduler.model.resources import UNIT
 from tf_scheduler.model.spec import TaskSpec
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import EarlierLaunch, TaskRecord
+from tf_scheduler.model.task import TaskRecord
 
 from .base import ApiAnswer, ApiProblem, Snapshot, View
 from .pods import display_status
@@ -95,7 +94,10 @@ def _task(state: SchedulerState, item: TaskSpec | TaskRecord) -> TaskBody:
         "pending": pending_reasons(state, item.name),
         "more_ports": list(getattr(item, "more_ports", ())),
         "restarts": getattr(item, "restarts", 0),
-        "earlier": [_earlier(launch) for launch in getattr(item, "earlier", ())],
+        "earlier": [
+            {"id": launch.id, "hostname": launch.hostname, "launched_at": launch.launched_at}
+            for launch in getattr(item, "earlier", ())
+        ],
     }
 
 
@@ -104,10 +106,6 @@ def usage_of(state: SchedulerState, item: TaskSpec | TaskRecord) -> dict[str, fl
     launch, usage = state.process.usage.get(item.name, (None, None))
     own = usage if launch == getattr(item, "id", None) else None
     return {name: getattr(own, name, None) for name in _USAGE}
-
-
-def _earlier(launch: EarlierLaunch) -> EarlierLaunchBody:
-    return {"id": launch.id, "hostname": launch.hostname, "launched_at": launch.launched_at}
 
 
 def memory_of(state: SchedulerState, record: TaskRecord) -> float:

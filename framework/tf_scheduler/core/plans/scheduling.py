@@ -359,6 +359,12 @@ class PlanView(PlanBase):
         )
 
     @cached_property
+    def held_addresses(self) -> tuple[TaskName, ...]:
+        """Tasks of the cluster to launch later; what needs every address waits for them."""
+        due = {step.task for steps in self.runnable for step in steps.steps}
+        return tuple(sorted((self.open_tasks | self.recovery.lost) & index_of(self.state.spec).cluster_members - due))
+
+    @cached_property
     def gangs(self) -> tuple[Gang, ...]:
         """Gangs to place now, the most urgent first; empty if no offers are needed.
 

@@ -308,14 +308,11 @@ def _awaits_peer(state: SchedulerState, change: StatusChange) -> bool:
     if not state.spec.strategy.traits.has_peers or not _LOST_PEER.search(change.status.end.error):
         return False
     own = change.record.name
-    peers = (item for item in state.stored.tasks.values() if item.job.in_cluster and item.name != own)
-    return any(_is_coming_up(state, item, change.now) or _has_failed(state, item) for item in peers)
-
-
-def _has_failed(state: SchedulerState, record: TaskRecord) -> bool:
-    """Return whether the program has failed while its executor still works."""
-    status = state.stored.statuses.get(record.id)
-    return status is not None and status.state is TaskState.RUNNING and bool(status.end.exit_code or status.end.signal)
+    peers = [item for item in state.stored.tasks.values() if item.job.in_cluster and item.name != own]
+    ends = (status.end for item in peers if (status := state.status(item.name)) and status.state is TaskState.RUNNING)
+    # The program of a running task has failed if its executor still works.
+    failed = any(end.exit_code or end.signal for end in ends)
+    return failed or any(_is_coming_up(state, item, change.now) for item in peers)
 
 
 def _is_coming_up(state: SchedulerState, record: TaskRecord, now: float) -> bool:

@@ -17,9 +17,8 @@ def test_offer_back_off_is_bounded(failures, hold, luck) -> None:
 
 def test_back_off_window_doubles() -> None:
     """From hold_seconds, up to a minute."""
-    assert [5.0, 10.0, 20.0, 40.0, 60.0, 60.0] == [
-        backoff.round_delay(n, 5.0, 1.0) - backoff.MIN_DELAY for n in range(1, 7)
-    ]
+    windows = [backoff.round_delay(n, 5.0, 1.0) - backoff.MIN_DELAY for n in range(1, 7)]
+    assert [5.0, 10.0, 20.0, 40.0, 60.0, 60.0] == windows
 
 
 def test_first_retry_is_immediate_and_back_off_doubles() -> None:
