@@ -22,7 +22,6 @@ def test_back_off_window_doubles() -> None:
 
 
 def test_first_retry_is_immediate_and_back_off_doubles() -> None:
-    """Doubling up to the limit."""
     assert [0.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0] == [backoff.restart_delay(POLICY, n, 1.0) for n in range(1, 9)]
 
 
