@@ -88,16 +88,13 @@ def test_thousands_of_losses(end) -> None:
 
 
 def test_launch_of_thousands_of_workers() -> None:
-    """Each task gets every address, but the cluster is encoded once."""
+    """Each task gets every address: the bytes are quadratic, but not yet the time."""
     seconds = {}
     for count in (1_000, 4_000):
         state = SchedulerState(a_spec(workers=count), session=SessionState(connected=True))
-        offers = [
-            an_offer(f"o-{n}", f"agent-{n}", cpus=64, mem=10**6, port_ranges=((31000, 31999),))
-            for n in range(count // 50 + 2)
-        ]
+        offers = tuple(an_offer(f"o-{n}", f"agent-{n}", cpus=64, mem=10**6) for n in range(count // 10 + 1))
         begun = time.process_time()
-        calls = handle(state, OffersReceived(tuple(offers)), 1000.0, iter(map(str, range(10**6))).__next__).calls
+        calls = handle(state, OffersReceived(offers), 1000.0, iter(map(str, range(10**6))).__next__).calls
         seconds[count] = time.process_time() - begun
         assert count + 2 == sum(len(call.launches) for call in calls if isinstance(call, Accept))
     print(f"launch of 4,000 workers {seconds[4_000]:.1f} s: ratio {seconds[4_000] / seconds[1_000]:.1f}")

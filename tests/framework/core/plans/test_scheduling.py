@@ -327,7 +327,6 @@ def test_message_has_reason_of_stop() -> None:
 
 def test_deploy_completes_update_and_no_user_plan() -> None:
     plan = PlanSpec("some", phases=(PhaseSpec("first", "worker"),))
-
     changes = run_plans(a_running_state(a_spec(plans={"some": plan}))).changes
 
     assert ["deploy", "update"] == [change.plan for change in changes if isinstance(change, PlanControlled)]
@@ -336,5 +335,4 @@ def test_deploy_completes_update_and_no_user_plan() -> None:
 def test_only_current_launches_are_killed() -> None:
     """A stopped launch may have been replaced or forgotten since."""
     replaced = with_fields(STATE, retired={"worker-0__0": "update", "worker-9__1": "update"})
-
     assert () == run_plans(replaced).calls

@@ -82,7 +82,6 @@ def test_unreachable_time_is_that_of_first_status() -> None:
     second = update(first.state, task_state=TaskState.UNREACHABLE, uuid="other", now=150.0)
 
     back = update(second.state, uuid="third", now=160.0)
-
     assert [110.0, 160.0] == [item.state.stored.statuses["worker-0__1"].timestamp for item in (second, back)]
 
 

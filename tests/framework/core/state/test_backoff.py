@@ -21,6 +21,12 @@ def test_back_off_window_doubles() -> None:
     assert [5.0, 10.0, 20.0, 40.0, 60.0, 60.0] == windows
 
 
+def test_jitter_is_spread_and_depends_on_id() -> None:
+    numbers = sorted(map(backoff.jitter_from_id, map("id-{}".format, range(1000))))
+    assert numbers == sorted(map(backoff.jitter_from_id, map("id-{}".format, range(1000))))
+    assert 0.0 <= numbers[0] <= numbers[100] < 0.2 < 0.8 < numbers[900] <= numbers[-1] < 1.0
+
+
 def test_first_retry_is_immediate_and_back_off_doubles() -> None:
     assert [0.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0] == [backoff.restart_delay(POLICY, n, 1.0) for n in range(1, 9)]
 
