@@ -21,6 +21,7 @@ from tf_scheduler.model.spec import ServiceSpec
 
 from . import decode, encode
 from .decode import explain_acl_error, sanitize_text
+from .fetch_errors import FetchErrors
 from .neighbours import DemandWatch, MasterWatch, NeighbourWatch, shares_secrets
 from .offer_gate import OfferGate, read_flags
 from .outbox import DecodeEvent, Outbox, QueuedCall
@@ -45,6 +46,7 @@ class MesosDriver:
         lost: What to do with a live framework of the service when `framework_id` is None.
         webui_url: URL of the API for Mesos' pages and the DC/OS Admin Router.
         check_leadership: Raises if another scheduler may lead; then the driver does not subscribe again.
+        fetch_errors: Completes statuses of failed fetches; default: they pass unchanged.
 
     Raises ValueError as SchedulerDriver does.
     """
@@ -61,8 +63,9 @@ class MesosDriver:
         *,
         webui_url: str = "",
         check_leadership: Callable[[], None] | None = None,
+        fetch_errors: FetchErrors | None = None,
     ) -> None:
-        self._put, self._spec, self._lost = put, spec, lost or LostFrameworks()
+        self._put, self._spec, self._lost, self._fetch_errors = put, spec, lost or LostFrameworks(), fetch_errors
         #: Whether it was reported that the master does not show frameworks.
         self._reported_hidden = False
         #: Whether the next subscription registers a new framework, after the master showed none of the service.
@@ -166,7 +169,8 @@ class MesosDriver:
         return read_flags(f"{scheme}://{address}", self._credentials, self._tls)
 
     def _on_event(self, raw: Mapping[str, Any]) -> None:
-        if self._gate is not None and self._gate.take(raw):
+        holders = (self._gate, self._fetch_errors)
+        if any(holder.take(raw) for holder in holders if holder is not None):
             return
         if raw.get("type") == "SUBSCRIBED":
             self._put(partial(self._subscribed, raw, self._driver.subscription))

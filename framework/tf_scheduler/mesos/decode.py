@@ -50,6 +50,13 @@ def sanitize_text(value: Any) -> str:
     return _UNSAFE.sub("\ufffd", text)
 
 
+def part(value: Any, *path: str) -> Any:
+    """Return a part of untrusted JSON; None if it is missing."""
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
 def base64_bytes(value: Any) -> bytes:
     """Decode base64, up to a report's maximum size plus one byte; empty if invalid."""
     if not isinstance(value, str):
@@ -266,10 +273,19 @@ def _image_problem(text: str) -> str:
     return next((sentence.format(*match.groups()) for match, sentence in matches if match), "")
 
 
+#: Text of Mesos in the message of a status; the fetcher's exit status follows, but not its words.
+FETCH_FAILED = "Failed to fetch all URIs for container"
+
+
+def is_failed_fetch(raw: Json) -> bool:
+    """Whether an event is the status of a task whose files the agent could not fetch."""
+    return FETCH_FAILED in str(part(raw, "update", "status", "message"))
+
+
 def _message(raw: Json) -> str:
     """Return a status message with errors explained, and without memory statistics."""
     text = sanitize_text(raw.get("message")).partition("\n\nMEMORY STATISTICS:")[0]
-    _, fetcher, status = text.partition("Failed to fetch all URIs for container ")
+    _, fetcher, status = text.partition(FETCH_FAILED)
     if fetcher:
         why = status.partition(": ")[2] or "no reason given"
         return f"the agent cannot fetch the task's files: {why}; hint: its stderr names the file and the cause"

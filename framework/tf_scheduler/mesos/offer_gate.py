@@ -25,6 +25,7 @@ from tf_scheduler.model import events
 from tf_scheduler.model.offer import NOT_ASKED, ExecutorLogin, authenticates_executors
 
 from . import decode
+from .decode import part
 
 Json = Mapping[str, Any]
 
@@ -66,10 +67,10 @@ class OfferGate:
 
     def take(self, raw: Json) -> bool:
         """Take OFFERS, or RESCIND of a held offer; return whether the event was taken."""
-        if raw.get("type") == "OFFERS" and isinstance(offers := _part(raw, "offers", "offers"), list):
+        if raw.get("type") == "OFFERS" and isinstance(offers := part(raw, "offers", "offers"), list):
             self._hold(offers)
             return True
-        return raw.get("type") == "RESCIND" and self._drop(_part(raw, "rescind", "offer_id", "value"))
+        return raw.get("type") == "RESCIND" and self._drop(part(raw, "rescind", "offer_id", "value"))
 
     def clear(self) -> None:
         """Drop all held offers: they are void without the connection."""
@@ -99,7 +100,7 @@ class OfferGate:
     def _drop(self, offer_id: object) -> bool:
         with self._lock:
             for held in self._held:
-                left = [offer for offer in held.offers if _part(offer, "id", "value") != offer_id]
+                left = [offer for offer in held.offers if part(offer, "id", "value") != offer_id]
                 if len(left) < len(held.offers):
                     held.offers = left
                     return True
@@ -128,7 +129,7 @@ class OfferGate:
         self._held.remove(held)
         if held.offers:
             answers = ((offer, held.answers.get(_address(offer))) for offer in held.offers)
-            logins = {_part(offer, "agent_id", "value"): answer for offer, answer in answers if answer}
+            logins = {part(offer, "agent_id", "value"): answer for offer, answer in answers if answer}
             self._put(partial(_decoded, held.offers, logins))
 
 
@@ -144,18 +145,11 @@ def _decoded(offers: list[Json], logins: Mapping[object, ExecutorLogin]) -> even
 
 def _address(offer: Json) -> str:
     """Return IP:PORT of the offer's agent; empty if it is missing or malformed."""
-    address = _part(offer, "url", "address")
-    host, port = _part(address, "ip") or _part(address, "hostname"), _part(address, "port")
+    address = part(offer, "url", "address")
+    host, port = part(address, "ip") or part(address, "hostname"), part(address, "port")
     if not host or not port:
         return ""
     return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
-
-
-def _part(value: Any, *path: str) -> Any:
-    """Return a part of untrusted JSON; None if it is missing."""
-    for name in path:
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value
 
 
 # --- Flags of an agent (Mesos documentation, endpoint /flags)

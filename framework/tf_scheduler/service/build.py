@@ -25,6 +25,7 @@ from tf_scheduler.errors import JobError, OptionsError, Problem, SchedulerError
 from tf_scheduler.history.record import Recorder
 from tf_scheduler.mesos.agent_files import AgentFiles
 from tf_scheduler.mesos.client import MesosDriver
+from tf_scheduler.mesos.fetch_errors import FetchErrors
 from tf_scheduler.mesos.registration import LostFrameworks
 from tf_scheduler.metrics.meter import LoopMetrics, Meter
 from tf_scheduler.metrics.statsd import statsd_target
@@ -100,8 +101,14 @@ def _compose(
 
     def connect(framework_id: FrameworkId | None) -> MesosDriver:
         arguments = spec, settings.master, framework_id, runner.put, credentials, settings.tls, _orders(settings)
-        return MesosDriver(*arguments, webui_url=spec.secret_delivery.url, check_leadership=leadership.check)
+        return MesosDriver(
+            *arguments,
+            webui_url=spec.secret_delivery.url,
+            check_leadership=leadership.check,
+            fetch_errors=FetchErrors(runner.put, files, lambda: runner.state),
+        )
 
+    files = AgentFiles(lambda: connection.driver.master, credentials, settings.tls, spec.secret_access)
     connection = MesosConnection(connect, state.stored.framework_id)
 
     def snapshot() -> Snapshot:
@@ -113,7 +120,6 @@ def _compose(
     # An uninstalling service launches no tasks, so the sources of its secrets may be gone.
     sources = sources_of(spec.secret_access, {} if settings.uninstalling else settings.environment)
     desk = SecretService(runner.put, sources, secrets_due, token_matches)
-    files = AgentFiles(lambda: connection.driver.master, credentials, settings.tls, spec.secret_access)
     services = ApiServices(store, values, journal, files, runner, snapshot, preview, _runs(settings, runner, journal))
     runner.attach(desk.observe, services.observe, metrics.count)
     server = web_server(services.backend, settings.access, settings.host, settings.port, desk.give, meter)

@@ -329,14 +329,15 @@ def test_crash_in_training_is_reported_once(run_process, tmp_path: Path, packed:
 
 
 def test_failed_fetch_is_explained(run_process, tmp_path: Path) -> None:
-    """The reason is in plain words; the error output of the fetcher names the cause."""
-    service = {"job_url": "http://127.0.0.1:9/train.py"}
+    """With the fetcher's own words, from the task's stderr, but without the password."""
+    service = {"job_url": "http://me:hunter2@127.0.0.1:9/train.py"}
 
     code, out, _ = run_process("local", "run", options(tmp_path, "true", service=service, restart={"max_failures": 0}))
 
     assert 1 == code
-    assert re.match(r"small failed in [\d.]+ s: \S+ on \S+ failed: the agent cannot fetch the task's files: ", out)
-    assert re.search(r"\| .*cannot fetch http://127.0.0.1:9/train.py: .*Connection refused", out)
+    cause = r"cannot fetch http://me:\*+@127.0.0.1:9/train.py: <urlopen error"
+    assert re.match(rf"small failed in [\d.]+ s: \S+ on \S+ failed: the agent {cause}", out)
+    assert re.search(rf"\| .*{cause}", out)
 
 
 def test_killed_scheduler_is_restarted_and_continues(
