@@ -88,7 +88,7 @@ def test_thousands_of_losses(end) -> None:
 
 
 def test_launch_of_thousands_of_workers() -> None:
-    """Each task gets every address: the bytes are quadratic, but not yet the time."""
+    """Each task gets every address, which are encoded once."""
     seconds = {}
     for count in (1_000, 4_000):
         state = SchedulerState(a_spec(workers=count), session=SessionState(connected=True))
@@ -98,4 +98,4 @@ def test_launch_of_thousands_of_workers() -> None:
         seconds[count] = time.process_time() - begun
         assert count + 2 == sum(len(call.launches) for call in calls if isinstance(call, Accept))
     print(f"launch of 4,000 workers {seconds[4_000]:.1f} s: ratio {seconds[4_000] / seconds[1_000]:.1f}")
-    assert seconds[4_000] <= 10 * seconds[1_000]
+    assert seconds[4_000] <= LIMIT * seconds[1_000]

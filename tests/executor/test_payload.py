@@ -30,6 +30,7 @@ def test_full_payload_round_trips() -> None:
         cluster_flags=True,
     )
     assert payload == Payload.decode(payload.encode())
+    assert payload == Payload.decode(payload.encode(json.dumps(payload.tf_config["cluster"])))
 
 
 @given(

@@ -156,11 +156,18 @@ class Payload:
         ports = (self.port, *self.more_ports) if self.more_ports else ()
         return {f"PORT{number}": str(port) for number, port in enumerate(ports)}
 
-    def encode(self) -> bytes:
-        """Return the bytes for `TaskInfo.data` (before base64)."""
+    def encode(self, cluster: str = "") -> bytes:
+        """Return the bytes for `TaskInfo.data` (before base64).
+
+        `cluster`: the cluster in `tf_config` as JSON, if the caller encodes it once for thousands of tasks.
+        """
         # Not `asdict(self)`, which copies each of thousands of addresses.
         values = {item.name: getattr(self, item.name) for item in fields(self)}
-        return json.dumps(values, default=asdict, sort_keys=True).encode()
+        if not cluster:
+            return json.dumps(values, default=asdict, sort_keys=True).encode()
+        task = json.dumps(values.pop("tf_config")["task"])
+        text = json.dumps(values, default=asdict, sort_keys=True)
+        return f'{text[:-1]}, "tf_config": {{"cluster": {cluster}, "task": {task}}}}}'.encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Payload:

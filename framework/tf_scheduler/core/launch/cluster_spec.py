@@ -58,8 +58,12 @@ def tf_config(cluster: Cluster, job: JobKind, index: int) -> dict[str, Any]:
     The evaluator is not in the cluster of its peers: a chief would wait for it forever (tensorflow/tensorflow#46169,
     and measured). TensorFlow rejects other side jobs as unknown.
     """
-    peers = {name: addresses for name, addresses in cluster.items() if JobKind(name).in_cluster}
-    return {"cluster": peers, "task": {"type": job.value, "index": index}}
+    return {"cluster": peers(cluster), "task": {"type": job.value, "index": index}}
+
+
+def peers(cluster: Cluster) -> Cluster:
+    """Return the cluster without side jobs."""
+    return {name: addresses for name, addresses in cluster.items() if JobKind(name).in_cluster}
 
 
 # --- Rank variables

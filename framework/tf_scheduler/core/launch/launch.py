@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -221,9 +222,10 @@ def plan_launches(
     )
     current = tuple(cluster_spec.cluster_records(state, records))
     cluster = cluster_spec.cluster_of(current)
+    text = json.dumps(cluster_spec.peers(cluster))
     writer = next((record.id for record in current if record.name == state.spec.leader), "")
     return tuple(
-        _launch(state, placement, record, cluster, tokens.get(record.name, ""), writer)
+        _launch(state, placement, record, cluster, tokens.get(record.name, ""), writer, text)
         for placement, record in zip(placements, records, strict=True)
     )
 
@@ -292,6 +294,7 @@ def _launch(
     cluster: cluster_spec.Cluster,
     token: str,
     writer: str,
+    cluster_text: str,
 ) -> Launch:
     spec, job = placement.task.options or state.spec, placement.task.job
     payload = secret_tokens.with_secrets(payload_of(spec, job, record, cluster, writer), spec, job, token)
@@ -306,7 +309,7 @@ def _launch(
         uris=spec.uris,
         port=payload.port,
         kill_grace=job.settings.kill_grace,
-        payload=payload.encode(),
+        payload=payload.encode(cluster_text if spec.strategy.traits.has_servers else ""),
         image=job.image,
         volumes=() if spec.executor.links_volumes else job.volumes,
         network=spec.network,
