@@ -26,7 +26,8 @@ class MeteredWorld(World):
     def make_runner(self, state, **options):
         if self.meter is None:
             metrics = LoopMetrics(state)
-            self.meter = Meter(metrics, lambda: self.state, lambda: {plan.name: plan for plan in plans(self.state)})
+            current = lambda: {plan.name: plan for plan in plans(self.state)}  # noqa: E731
+            self.meter = Meter(metrics, lambda: self.state, current, reasons=lambda: ["store"])
             options |= {"decide": metrics.decide(handle), "store": metrics.store(self.store)}
         return super().make_runner(state, **options)
 

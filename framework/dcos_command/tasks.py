@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from getpass import getuser
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, Callable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 from urllib.parse import quote, urlsplit
 
 import click
@@ -98,8 +98,12 @@ def _show_status(answer: Mapping[str, Any]) -> Iterator[Any]:
         yield Line(
             (Word(f"{entry['name']} waits", "wait"), f": {'; '.join(entry['reasons']) or 'no reason known yet'}")
         )
-    yield from (Line((Word(notice, "wait"),)) for notice in answer["notices"])
+    yield from _warnings(answer["notices"])
     yield from (Line((dim(local_time(event["time"])), "  ", event["message"])) for event in answer["events"])
+
+
+def _warnings(texts: Iterable[str]) -> Iterator[Line]:
+    return (Line((Word(text, "wait"),)) for text in texts)
 
 
 def _training(overview: Mapping[str, Any]) -> str:
@@ -340,7 +344,7 @@ def tasks(call: CommandCall) -> int:
 def _show_tasks(answer: Mapping[str, Any]) -> Renderable:
     rows = [_row(task) for task in answer["tasks"]]
     yield Table(("task", "status", "agent", "address", "gpus", "gen", "what"), rows, empty="There are no tasks.")
-    yield from (Line((Word(text, "wait"),)) for text in answer.get("may_still_run", ()))
+    yield from _warnings(answer.get("reasons", answer.get("may_still_run", ())))
 
 
 def _row(task: Mapping[str, Any]) -> Sequence[Any]:
@@ -392,6 +396,7 @@ def _show_why(answer: Mapping[str, Any]) -> Iterator[Any]:
             yield Line((f"  {task['message']}",))
     else:
         yield "No task is pending."
+    yield from _warnings(answer.get("reasons", ()))
 
 
 @command("cluster")

@@ -18,6 +18,7 @@ import pytest
 from builders import a_job, a_spec, needs
 from kit.freezing import freeze, thaw
 from kit.payloads import GRPC_SERVER
+from kit.reasons import assert_shown
 from kit.scheduler_process import WatchedScheduler
 from kit.shared import SharedServers
 from kit.waiting import wait_until
@@ -241,12 +242,14 @@ def test_collective_training_leaves_drained_agent(cluster, start_service, tmp_pa
 def test_task_that_returns_too_late_is_killed(cluster, start_service, tmp_path: Path) -> None:
     """An agent exceeds its timeout: the task is relaunched on another and stays there."""
     job = a_job(JobKind.WORKER, 1, needs=needs(0.1, 64), command=f"echo $$ >> {tmp_path}/programs; exec sleep 1000")
-    recovery = RecoveryPolicy(unreachable_timeout=1.0)
+    recovery = RecoveryPolicy(unreachable_timeout=3.0)
     service = start_service(a_service(job, strategy=Strategy.INDEPENDENT, recovery=recovery))
     first = service.until(lambda state: runs(state, 1)).stored.tasks[TaskName("worker-0")]
     agent = cluster.agents[first.hostname]
     freeze(agent)
     try:
+        service.until(lambda state: state.has_silent_tasks())
+        assert_shown(service.process.settings.url, 205, "unreachable", "worker-0 is unreachable: ")
         state = service.until(lambda state: state.stored.tasks["worker-0"].id != first.id and runs(state, 1))
     finally:
         thaw(agent)

@@ -11,6 +11,7 @@ import pytest
 
 from jobs import PATIENCE, options, wait_for
 from kit.freezing import freeze, thaw
+from kit.reasons import assert_shown
 from kit.scheduler_process import RunningScheduler
 from kit.waiting import wait_until
 from mesos_local.agents import AgentSpec
@@ -69,6 +70,7 @@ def test_tasks_keep_running_during_master_outage(tmp_path: Path, monkeypatch: py
                 patched.setattr("mesos_client.scheduler.HEARTBEATS_MISSED", 0.05)
                 events.wait("Subscribed", 1, service.process.connection.driver._driver.restart_stream)
                 events.wait("Disconnected", 1, lambda: freeze(master))
+            assert_shown(service.process.settings.url, 316, "master", "not connected to a master since ")
             events.wait("Subscribed", 1, lambda: thaw(master))
 
             events.wait("Disconnected", 1, master.kill)

@@ -116,6 +116,8 @@ class _TasksBody(TypedDict):
 class TasksBody(_TasksBody, total=False):
     #: Earlier launches that were given up while their agents did not answer, such as "ps-0 may still run on agent-1".
     may_still_run: List[str]
+    #: Why the scheduler cannot act, or the job does not run as it should.
+    reasons: List[str]
 
 
 class LogEventBody(TypedDict):
@@ -305,7 +307,7 @@ class PendingTaskBody(TypedDict):
     reasons: List[str]
 
 
-class PendingBody(TypedDict):
+class _PendingBody(TypedDict):
     #: Time of the last evaluation of offers; null before the first one.
     evaluated_at: Optional[float]
     #: Number of offers that were evaluated then.
@@ -313,6 +315,11 @@ class PendingBody(TypedDict):
     #: Number of their agents.
     agents: int
     tasks: List[PendingTaskBody]
+
+
+class PendingBody(_PendingBody, total=False):
+    #: As in `TasksBody`.
+    reasons: List[str]
 
 
 class EventBody(TypedDict):

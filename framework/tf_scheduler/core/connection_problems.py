@@ -108,19 +108,14 @@ def _accepted(state: SchedulerState) -> Decision:
     after = state.with_process(refused_calls=None)
     if refused is None or not refused.is_reported:
         return decide(after)
-    message = f"Mesos accepts calls again; it had refused {refused.count} since {_clock(refused.since)}"
+    message = f"Mesos accepts calls again; it had refused {refused.count} since {clock_time(refused.since)}"
     return decide(after, outcomes=(Outcome("CallsAccepted", message),))
-
-
-def messages(state: SchedulerState) -> tuple[str, ...]:
-    """Return the problems that the health check shows: refused calls, wrong clocks."""
-    return tuple(filter(None, (refusal_message(state), drift_message(state))))
 
 
 def refusal_message(state: SchedulerState) -> str:
     """Return since when and why Mesos refuses calls; empty if it does not."""
     refused = state.process.refused_calls
-    return "" if refused is None else f"Mesos has refused calls since {_clock(refused.since)}: {refused.cause}"
+    return "" if refused is None else f"Mesos has refused calls since {clock_time(refused.since)}: {refused.cause}"
 
 
 def drift_message(state: SchedulerState) -> str:
@@ -158,5 +153,6 @@ def _cause(event: CallFailed) -> str:
     return f"{event.status} {event.problem}".strip()[:_MAX_CAUSE]
 
 
-def _clock(at: float) -> str:
+def clock_time(at: float) -> str:
+    """Return a time of day such as `21:33 UTC`."""
     return f"{int(at // 3600 % 24):02}:{int(at // 60 % 60):02} UTC"

@@ -23,12 +23,14 @@ from tf_scheduler.model.task import Resized, TaskRecord, TaskStatus
 
 
 def on_disconnected(
-    state: SchedulerState, event: events.Disconnected | events.SubscriptionRefused | events.TornDown
+    state: SchedulerState, event: events.Disconnected | events.SubscriptionRefused | events.TornDown, now: float
 ) -> Decision:
     """Handle a connection that is lost temporarily or permanently."""
     if isinstance(event, events.TornDown):
         return on_removed(state)
-    after = replace(state, session=SessionState())
+    after = replace(state, session=SessionState()).with_process(
+        disconnected_at=now if state.process.disconnected_at is None else state.process.disconnected_at
+    )
     if isinstance(event, events.Disconnected):
         # After TEARDOWN, too: the call may be lost with the connection. The next subscription shows whether it was.
         outcome = Outcome("ConnectionLost", f"the connection to Mesos is lost: {event.reason}", warning=True)
@@ -56,7 +58,8 @@ def on_subscribed(state: SchedulerState, event: events.Subscribed, now: float, v
     )
     registered = () if is_known else (FrameworkRegistered(event.framework_id),)
     outcome = Outcome("Subscribed", f"subscribed as framework {event.framework_id}")
-    subscribed = decide(replace(state, session=session), *registered, outcomes=(outcome,))
+    after = replace(state, session=session).with_process(disconnected_at=None)
+    subscribed = decide(after, *registered, outcomes=(outcome,))
     if not is_known:
         return subscribed
     decision = subscribed.then(lambda after: reconcile.request(after, now))

@@ -300,7 +300,7 @@ def _react(stages: _Stages, event: events.Event) -> Decision:  # noqa: C901, RET
         case events.Subscribed():
             return framework.on_subscribed(state, event, now, stages.view)
         case events.Disconnected() | events.SubscriptionRefused() | events.TornDown():
-            return framework.on_disconnected(state, event)
+            return framework.on_disconnected(state, event, now)
         case _:
             assert_never(event)
 

@@ -100,6 +100,12 @@ class MesosDriver:
         return self._driver.master
 
     @property
+    def problem(self) -> str:
+        """Why it is not subscribed, with the master's URL; empty: it is, or unknown."""
+        why = self._driver.last_failure or ""
+        return f"{sanitize_text(why)} from {self.master}" if why and self.master and self.master not in why else why
+
+    @property
     def queued_calls(self) -> int:
         """Number of calls that are waiting to be sent or answered."""
         return len(self._outbox)

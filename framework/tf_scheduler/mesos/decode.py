@@ -278,7 +278,7 @@ FETCH_FAILED = "Failed to fetch all URIs for container"
 
 
 def is_failed_fetch(raw: Json) -> bool:
-    """Whether an event is the status of a task whose files the agent could not fetch."""
+    """Whether it is the status of a task whose files the agent could not fetch."""
     return FETCH_FAILED in str(part(raw, "update", "status", "message"))
 
 

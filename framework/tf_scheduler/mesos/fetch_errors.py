@@ -1,4 +1,4 @@
-"""Add to a status why the agent could not fetch the task's files, from the task's stderr."""
+"""Add to a status why the agent could not fetch files, from the stderr of the task."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class FetchErrors:
         self._free = threading.BoundedSemaphore(_MAX_WAITING)
 
     def take(self, raw: Mapping[str, Any]) -> bool:
-        """Take a status of a failed fetch, to enqueue it later; return whether it was taken."""
+        """Take a status of a failed fetch, to enqueue it later; return whether taken."""
         if not decode.is_failed_fetch(raw) or not self._free.acquire(blocking=False):
             return False
         threading.Thread(target=self._explain, args=(raw["update"]["status"],), daemon=True, name="fetch-error").start()

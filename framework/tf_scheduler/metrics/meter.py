@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
@@ -88,7 +88,8 @@ class LoopMetrics:
 class Meter:
     """All metrics of a scheduler; a thread times the plans and sends gauges to StatsD.
 
-    The context manager runs the thread. `state` returns the current state, `plans` the plans as the API shows them.
+    The context manager runs the thread. `state` returns the current state, `plans` the plans as the API shows them,
+    `reasons` the kinds of reasons that hinder the scheduler or the job.
     """
 
     def __init__(
@@ -98,11 +99,12 @@ class Meter:
         plans: Callable[[], Mapping[str, Plan]],
         statsd: StatsdTarget | None = None,
         version: str = "",
+        reasons: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self.loop = loop
         self._registry, self._sdk, self._state = loop.registry, loop.sdk, state
         self._watch = PlanStatusTimes(state, plans)
-        loop.registry.register(StateCollector(state, self._watch, version))
+        loop.registry.register(StateCollector(state, self._watch, version, reasons))
         ProcessCollector(registry=loop.registry)
         self._statsd = None if statsd is None else StatsdSender(statsd)
         self.prometheus = _CachedAnswer(lambda: generate_latest(loop.registry))

@@ -234,10 +234,19 @@ _MEGABYTES = ("mem", "disk")
 
 
 class StateCollector(Collector):
-    """Prometheus collector of the state. `version`: version of the scheduler."""
+    """Prometheus collector of the state.
 
-    def __init__(self, state: Callable[[], SchedulerState], watch: PlanStatusTimes, version: str) -> None:
-        self._state, self._watch, self._version = state, watch, version
+    `version`: version of the scheduler. `reasons`: returns the kinds of reasons that hinder the scheduler or the job.
+    """
+
+    def __init__(
+        self,
+        state: Callable[[], SchedulerState],
+        watch: PlanStatusTimes,
+        version: str,
+        reasons: Callable[[], Iterable[str]],
+    ) -> None:
+        self._state, self._watch, self._version, self._reasons = state, watch, version, reasons
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
         """Return nothing, so that the registry's duplicate check does not call `collect`."""
@@ -261,6 +270,8 @@ class StateCollector(Collector):
         yield _labelled("service_info", text, ("service", "strategy", "version"), [(service, 1)])
         counts = [((each.value,), state.derived.state_counts.get(each, 0)) for each in TaskState]
         yield _labelled("tasks", "Launched tasks by their last Mesos state.", ("state",), counts)
+        text = "1 for each kind of reason why the scheduler cannot act, or the job does not run as it should."
+        yield _labelled("reasons", text, ("kind",), [((kind,), 1) for kind in sorted(set(self._reasons()))])
         yield _allocated(state)
         yield _memory(state)
         yield from _training(state)

@@ -248,6 +248,8 @@ class ProcessState:
     is_erased: bool = False
     #: Launch without a status -> time of the last status request.
     launch_queries: Mapping[TaskId, UnixTime] = field(default_factory=dict)
+    #: When the connection to Mesos was lost; `None` while connected, and before the first connection.
+    disconnected_at: UnixTime | None = None
     #: `None` while Mesos accepts calls.
     refused_calls: RefusedCalls | None = None
     #: HTTP status of refused calls that was reported -> time of the last such refusal.

@@ -17,6 +17,7 @@ from tf_scheduler import __version__
 from tf_scheduler.api.http.server import ApiServer
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.api.views.plan_messages import UNINSTALL_REASON, leftovers_message
+from tf_scheduler.api.views.reasons import reasons
 from tf_scheduler.clock import SteadyClock
 from tf_scheduler.core.framework import removal_message, reset_reason
 from tf_scheduler.core.launch.secret_tokens import secrets_due, token_matches
@@ -87,7 +88,12 @@ def _compose(
     spec, values = restored.stored.full_spec or restored.spec, store.load()
     state, credentials = restored_progress(restored, decode_progress(values)), _credentials(settings, spec)
     metrics, journal, stopping = LoopMetrics(state), EventJournal(store, values=values), threading.Event()
-    retrying = RetryingStore(metrics.store(store), stopping, leadership.check)
+    retrying = RetryingStore(
+        metrics.store(store),
+        stopping,
+        leadership.check,
+        lambda message, warning: journal.note("StateStore", message, warning=warning),
+    )
     runner = Runner(
         state,
         retrying,
@@ -112,11 +118,18 @@ def _compose(
     connection = MesosConnection(connect, state.stored.framework_id)
 
     def snapshot() -> Snapshot:
-        view, error = runner.view, retrying.last_error
-        return Snapshot(runner.state, settings.uninstalling, error, view, clock(), settings.weaknesses)
+        errors = retrying.last_error, connection.driver.problem
+        return Snapshot(runner.state, settings.uninstalling, *errors, runner.view, clock(), settings.weaknesses)
 
     statsd = statsd_target(settings.statsd, spec.name, settings.environment)
-    meter = Meter(metrics, lambda: runner.state, lambda: snapshot().plans(), statsd, __version__)
+    meter = Meter(
+        metrics,
+        lambda: runner.state,
+        lambda: snapshot().plans(),
+        statsd,
+        __version__,
+        lambda: (reason.kind for reason in reasons(snapshot())),
+    )
     # An uninstalling service launches no tasks, so the sources of its secrets may be gone.
     sources = sources_of(spec.secret_access, {} if settings.uninstalling else settings.environment)
     desk = SecretService(runner.put, sources, secrets_due, token_matches)

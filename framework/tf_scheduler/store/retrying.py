@@ -58,12 +58,19 @@ class RetryingStore(StoreWrapper):
     """Retry changes of a store while it is unavailable, until `stop` is set.
 
     The caller's thread blocks meanwhile, so that nothing unstored is acted upon or acknowledged. `check_leadership` is
-    called before each retry and raises LeadershipLostError. `last_error` may be read from any thread.
+    called before each retry and raises LeadershipLostError. `note` gets a message when the store becomes unavailable or
+    available, and whether it is a warning. `last_error` may be read from any thread.
     """
 
-    def __init__(self, store: StateStore, stop: threading.Event, check_leadership: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        store: StateStore,
+        stop: threading.Event,
+        check_leadership: Callable[[], None],
+        note: Callable[[str, bool], None] = lambda *_: None,
+    ) -> None:
         super().__init__(store)
-        self._stop, self._check_leadership = stop, check_leadership
+        self._stop, self._check_leadership, self._note = stop, check_leadership, note
         #: Error of the last attempt; empty after a success.
         self.last_error = ""
 
@@ -81,11 +88,11 @@ class RetryingStore(StoreWrapper):
                 return
 
     def _set_error(self, error: str) -> None:
-        """Set `last_error`; log it if it has changed."""
-        if error and error != self.last_error:
-            log.error("state store unavailable, scheduling paused: %s", error)
-        if self.last_error and not error:
-            log.warning("state store available again")
+        """Set `last_error`; log and note it if it has changed."""
+        if error != self.last_error:
+            text = f"state store unavailable, scheduling paused: {error}" if error else "state store available again"
+            log.log(logging.ERROR if error else logging.WARNING, text)
+            self._note(text, bool(error))
         self.last_error = error
 
 

@@ -6,6 +6,9 @@ import pytest
 
 from builders import a_running_state, a_spec, with_fields
 from kit.api import a_record, launched, registered
+from simulation import send
+from simulation.mesos import an_agent
+from simulation.world import World, play
 from tf_executor.contract.reports import Progress, Usage
 from tf_executor.contract.states import TaskState, Verdict
 from tf_scheduler.api.views import configurations, debug, plans, pods, service, tasks, training
@@ -15,7 +18,7 @@ from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import PlanControl
 from tf_scheduler.model.resources import Resource
 from tf_scheduler.model.secrets import SecretDelivery, SecretExposure
-from tf_scheduler.model.state import RefusedCalls, Result
+from tf_scheduler.model.state import RefusedCalls, Result, SchedulerState
 from tf_scheduler.model.task import AbandonedLaunch, AgentFailures, Cause, Recovery
 
 RUNNING, FAILED, FINISHED = TaskState.RUNNING, TaskState.FAILED, TaskState.FINISHED
@@ -104,7 +107,28 @@ def test_paused_task_has_override_in_all_views() -> None:
 def test_health_is_the_sdks_code(state, value: int) -> None:
     """As body and as HTTP status; the reason only with `verbose`."""
     assert View({"value": value}, value) == service.health(Snapshot(state), {})
-    assert 1 == len(service.health(Snapshot(state), {"verbose": True}).body["reasons"])
+    assert service.health(Snapshot(state), {"verbose": True}).body["reasons"]
+
+
+def test_relaunched_task_is_a_reason_until_it_runs() -> None:
+    """Although no plan has work to do."""
+    world = play(World(a_spec(workers=0), an_agent("a")), send.register(), send.offers(), send.running())
+    play(world, send.status("chief-0", FAILED, signal=9), send.offers())
+    assert_hindered(world.state, "chief-0 started at ", "their files are fetched")
+
+    play(world, send.status("chief-0", TaskState.STARTING, message="the download runs"))
+    assert_hindered(world.state, "chief-0 started at ", "the download runs")
+
+    play(world, send.running(), send.status("chief-0", TaskState.UNREACHABLE, message="its agent is away"))
+    assert_hindered(world.state, "chief-0 is unreachable: ", "its agent is away")
+
+
+def assert_hindered(state: SchedulerState, start: str, end: str) -> None:
+    """Assert that health has 205, and that views have the reason."""
+    snapshot = Snapshot(state)
+    assert 205 == service.health(snapshot, {}).code
+    for reasons in (overview(snapshot).notices, tasks.pending(snapshot, {}).body["reasons"]):
+        assert (True, True) == (reasons[0].startswith(start), reasons[0].endswith(end))
 
 
 def test_exposed_secrets_are_reported() -> None:
@@ -258,7 +282,7 @@ def test_health_names_few_tasks() -> None:
 
     reasons = service.health(Snapshot(state), {"verbose": True}).body["reasons"]
 
-    assert (7, f"{len(records) - 5} other tasks do not start either") == (len(reasons), reasons[-1])
+    assert (8, f"{len(records) - 5} other tasks do not start either") == (len(reasons), reasons[-1])
 
 
 def test_problems_with_mesos_are_listed() -> None:

@@ -14,6 +14,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from kit.commands import SMALL, SchedulerCommand, run_command, run_program
+from kit.reasons import assert_shown
 from kit.waiting import PATIENCE, wait_until
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
 from mesos_local.agents import AgentSpec
@@ -180,11 +181,14 @@ def test_scheduler_with_full_disk_waits_and_continues(tmp_path: Path, local_clus
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1, hard))
         (tmp_path / "fail").touch()
         wait_until(lambda: host.status("/v1/health") == 319)
+        assert_shown(f"http://127.0.0.1:{host.port}", 319, "store", "state store unavailable, scheduling paused: ")
 
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (hard, hard))
         wait_until(lambda: host.tasks().get("worker-1", before["worker-1"]) != before["worker-1"])
         wait_until(lambda: host.status("/v1/health") == 200)
         assert before["worker-0"] == host.tasks()["worker-0"]
+        messages = [event["message"] for event in host.request("/v1/events").json["events"]]
+        assert {"state store available again"} < {text.partition(", scheduling paused")[0] for text in messages}
         host.end(process)
         wait_until(lambda: not host.tasks())
     finally:

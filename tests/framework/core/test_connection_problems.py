@@ -109,7 +109,7 @@ def test_health_reports_refused_calls() -> None:
     state = play(STATE, REFUSED).state
 
     assert 317 == service.health(Snapshot(state), {}).code
-    assert "Mesos has refused calls since 14:03 UTC: 401 Unauthorized" in reasons(state)
+    assert "Mesos has refused calls since 14:03 UTC: 401 Unauthorized; running tasks continue" in reasons(state)
     assert 317 != service.health(Snapshot(play(state, CallsAccepted()).state), {}).code
 
 

@@ -79,6 +79,7 @@ def test_dashboard_shows_most_metrics(families) -> None:
         "tensorflow_deadline_seconds",
         "tensorflow_events_queued",
         "tensorflow_failed_calls",
+        "tensorflow_reasons",
         "tensorflow_skipped_events",
         "tensorflow_suppressed",
         "tensorflow_task_statuses",

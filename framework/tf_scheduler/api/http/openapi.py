@@ -101,8 +101,9 @@ _UPLOAD: dict[str, Any] = {
     "multipart/form-data": {"schema": _FORM},
     "application/octet-stream": {"schema": {**_FILE, "minLength": 1}},
 }
-#: Statuses that the DC/OS SDK defines, and 317.
+#: Statuses that the DC/OS SDK defines, 316 and 317.
 _HEALTH_CODES = {
+    316: "Not connected",
     317: "Calls refused",
     318: "Initializing",
     319: "Waiting for the store",

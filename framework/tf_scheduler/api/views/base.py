@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from tf_executor.contract.text import format_duration
 from tf_scheduler.api.views import plan_messages
 from tf_scheduler.api.views.plan_messages import sdk_uninstall_plan
 from tf_scheduler.model.effects import ComputedPlans
@@ -79,6 +78,8 @@ class Snapshot:
     uninstalling: bool = False
     #: Error of the state store while it is unavailable; empty: available.
     store_error: str = ""
+    #: Why the scheduler is not subscribed to Mesos; empty: it is, or the reason is unknown.
+    master_error: str = ""
     #: Plans computed last by the loop; their valid parts are reused.
     view: ComputedPlans | None = field(default=None, compare=False, repr=False)
     now: UnixTime = field(default=0.0, compare=False)
@@ -93,9 +94,9 @@ class Snapshot:
         return int(seconds // _SILENCE_STEP * _SILENCE_STEP) if seconds >= SILENCE else 0
 
     @property
-    def service_flags(self) -> tuple[bool, str, int]:
+    def service_flags(self) -> tuple[object, ...]:
         """The fields that affect answers, in addition to the state."""
-        return self.uninstalling, self.store_error, self.silence
+        return self.uninstalling, self.store_error, self.master_error, self.silence
 
     def exposures(self) -> Iterator[str]:
         """Yield notices about secrets that other processes may have taken, or could take."""
@@ -110,21 +111,6 @@ class Snapshot:
                 f"agents get secrets, but may not authenticate executors: {names} "
                 "(option secret_delivery.executor_authentication)"
             )
-
-    def notices(self) -> tuple[str, ...]:
-        """Return notices: frozen or silent tasks, storage errors, and no progress."""
-        state = self.state
-        may_hang = state.derived.unhealthy_count or state.has_silent_tasks()
-        frozen = (
-            f"{record.name} {'is frozen' if status.is_frozen else status.state.phrase}: {status.message or 'no answer'}"
-            for record in (state.stored.tasks.values() if may_hang else ())
-            if (status := state.status(record.name)) is not None and (status.is_frozen or status.state.is_silent)
-        )
-        storage = (f"{name}: {error}" for name in state.process.storage_errors if (error := state.storage_error(name)))
-        notices = (*islice(frozen, MAX_NOTICES), *islice(storage, MAX_NOTICES))
-        if self.silence and state.process.last_progress is not None and state.stored.result is None:
-            notices += (f"no progress for {format_duration(self.silence)}, last from {state.process.last_progress[0]}",)
-        return notices
 
     def plans(self) -> dict[str, Plan]:
         """Return the plans by name."""

@@ -12,7 +12,6 @@ from tf_executor.contract.reports import REPORT_FIELDS, Progress, describe_progr
 from tf_executor.contract.states import Activity, Status, TaskState, assert_never
 from tf_executor.contract.text import format_number, format_part, format_percent, format_resources, list_names
 from tf_scheduler.api.views import plan_messages
-from tf_scheduler.core.elastic import cluster_size
 from tf_scheduler.core.recovery.replacement import failures_alike, restart_policy
 from tf_scheduler.core.state import after_job
 from tf_scheduler.core.state.spec_index import override_of
@@ -25,6 +24,7 @@ from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Recovery, TaskRecord, TaskStatus, is_own_cause
 
 from .base import Snapshot
+from .reasons import reasons
 from .tasks import job_speed, memory_of, resources_of, usage_of
 
 
@@ -148,7 +148,7 @@ class Overview:
     last_restart: str = ""
     #: Speed of all tasks together; None if not reported.
     examples_per_second: float | None = None
-    #: Exposed secrets, frozen tasks, and silence after progress, in words.
+    #: Exposed secrets, and the reasons why the scheduler cannot act or the job does not run.
     notices: tuple[str, ...] = ()
     #: Agent -> resources of its running tasks, as people read them.
     in_use: Mapping[str, str] = field(default_factory=dict)
@@ -189,6 +189,7 @@ def overview(snapshot: Snapshot) -> Overview:
     rows = tuple(_task(state, record, snapshot.silence) for record in tasks.values())
     restart = _restart(state, [item for item in state.stored.recoveries.values() if _is_due(state, item)])
     activity, detail = _job_activity(state, rows, restart)
+    found = reasons(snapshot)
     leader = name if (name := state.spec.leader) in tasks else None
     return Overview(
         service=state.spec.name,
@@ -214,12 +215,12 @@ def overview(snapshot: Snapshot) -> Overview:
         refused=state.process.refused,
         over=state.process.finished,
         activity=activity.value,
-        detail=detail,
+        detail=next((each.text for each in found if each.stops_scheduler), detail),
         restart=restart if activity is Activity.RESTARTING else None,
         restarts=sum(record.restarts for record in tasks.values()),
         last_restart=_last_restart(state),
         examples_per_second=_job_speed(state, leader),
-        notices=(*snapshot.exposures(), *snapshot.notices(), *filter(None, (cluster_size.describe_wait(state),))),
+        notices=(*snapshot.exposures(), *(each.text for each in found)),
     )
 
 

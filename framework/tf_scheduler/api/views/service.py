@@ -6,21 +6,19 @@ Formats: dcos-commons, StateResource and EndpointsResource.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from tf_executor.contract.bodies import EndpointBody, EventBody, EventsBody, HealthBody
-from tf_executor.contract.states import Status, TaskState
+from tf_executor.contract.states import Status
 from tf_scheduler.api.views import plan_messages
-from tf_scheduler.core import connection_problems
-from tf_scheduler.core.state import after_job
-from tf_scheduler.model.ids import TaskId
 from tf_scheduler.model.plan import DEPLOY, RECOVERY, UPDATE, Plan
 from tf_scheduler.model.state import JournalEntry
-from tf_scheduler.model.task import Cause, TaskRecord, TaskStatus
+from tf_scheduler.model.task import TaskRecord
 
 from .base import ApiAnswer, ApiProblem, Snapshot, View
+from .reasons import reasons, texts
 
 _DEPLOYING: Mapping[Status, tuple[int, str]] = {
     Status.PENDING: (204, "deploying: no task has been launched"),
@@ -28,12 +26,12 @@ _DEPLOYING: Mapping[Status, tuple[int, str]] = {
     Status.WAITING: (207, "deploying: waiting for an operator"),
 }
 _RECOVERING: Mapping[Status, tuple[int, str]] = {
-    Status.COMPLETE: (200, "running"),
     Status.PENDING: (203, "recovering: no task has been relaunched"),
     Status.WAITING: (207, "recovering: waiting for an operator"),
     Status.DELAYED: (208, "recovering: delayed by a back-off"),
 }
-_RUNNING = (Status.PREPARED, Status.STARTING, Status.STARTED, Status.IN_PROGRESS)
+_RUNNING = 200, "running"
+_ACTIVE = (Status.PREPARED, Status.STARTING, Status.STARTED, Status.IN_PROGRESS)
 #: Part of a plan's name, and the status while the plan runs.
 _NAMED_PLANS = (("back", 320, "backing up"), ("restor", 321, "restoring"))
 
@@ -46,49 +44,17 @@ def health(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
     code, reason = _health(snapshot)
     body: HealthBody = {"value": code}
     if params.get("verbose"):
-        notices = snapshot.notices() if (code, reason) == _RECOVERING[Status.COMPLETE] else ()
-        notices += (*connection_problems.messages(snapshot.state), *_unstarted(snapshot))
-        notices += (after_job.abandoned_message(snapshot.state), *snapshot.weaknesses)
-        reasons = (reason, *snapshot.exposures(), *notices)
-        body["reasons"] = [text for text in reasons if text]
+        others = (*snapshot.exposures(), *texts(snapshot), *snapshot.weaknesses)
+        body["reasons"] = list(dict.fromkeys((reason, *others)))
         result = snapshot.state.stored.result
         body["verdict"] = result.verdict.value if result else None
     return View(body, code)
 
 
-#: Consecutive launches without a start after which the health names the task, and the maximum number of names.
-_UNSTARTED_LAUNCHES, _NAMED = 3, 5
-
-
-def _unstarted(snapshot: Snapshot) -> Iterator[str]:
-    """Yield why tasks do not start, if several of their launches did not start."""
-    stored = snapshot.state.stored
-    if stored.result is not None or snapshot.uninstalling:
-        return
-    items = [
-        item
-        for item in stored.recoveries.values()
-        if item.consecutive_failures >= _UNSTARTED_LAUNCHES
-        and (item.must_move or item.cause is Cause.NOT_STARTED)
-        and (record := stored.tasks.get(item.task)) is not None
-        and (record.id == item.launch or not snapshot.state.is_live(record) or not _has_run(stored.statuses, record.id))
-    ]
-    for item in items[:_NAMED]:
-        yield f"{item.consecutive_failures} launches of {item.task} did not start: {item.why}"
-    if len(items) > _NAMED:
-        yield f"{len(items) - _NAMED} other tasks do not start either"
-
-
-def _has_run(statuses: Mapping[TaskId, TaskStatus], launch: TaskId) -> bool:
-    status = statuses.get(launch)
-    return status is not None and status.state not in (TaskState.STAGING, TaskState.STARTING)
-
-
 def _health(snapshot: Snapshot) -> tuple[int, str]:
-    state = snapshot.state
-    if snapshot.store_error:
-        # Healthy for Marathon: a restarted scheduler could not store anything either.
-        return 319, f"state store unavailable, scheduling paused: {snapshot.store_error}"
+    state, found = snapshot.state, reasons(snapshot)
+    if found and found[0].kind == "store":
+        return found[0].health, found[0].text
     if snapshot.uninstalling:
         return 200, "uninstalling"
     if state.stored.result is not None:
@@ -98,17 +64,17 @@ def _health(snapshot: Snapshot) -> tuple[int, str]:
     deploy = plan_messages.find_plan(state, DEPLOY, snapshot.view)
     if deploy is None or deploy.status is Status.ERROR:
         return 500, "the deploy plan has errors"
+    if found and found[0].stops_scheduler:
+        return found[0].health, found[0].text
     if state.stored.framework_id is None:
         return 318, "not registered with Mesos yet"
-    if state.process.refused_calls is not None:
-        # Healthy for Marathon: a restarted scheduler would be refused, too.
-        return 317, "Mesos refuses calls; running tasks continue"
     if deploy.status is not Status.COMPLETE:
         return _DEPLOYING.get(deploy.status, (202, "deploying"))
-    return _deployed(snapshot)
+    hindered = next(((each.health, each.text) for each in found if each.health != _RUNNING[0]), _RUNNING)
+    return _deployed(snapshot, hindered)
 
 
-def _deployed(snapshot: Snapshot) -> tuple[int, str]:
+def _deployed(snapshot: Snapshot, otherwise: tuple[int, str]) -> tuple[int, str]:
     state, view = snapshot.state, snapshot.view
     update = plan_messages.find_plan(state, UPDATE, view)
     if update is not None and update.status is Status.WAITING:
@@ -116,11 +82,13 @@ def _deployed(snapshot: Snapshot) -> tuple[int, str]:
     recovery = plan_messages.find_plan(state, RECOVERY, view)
     if recovery is not None and recovery.status is not Status.COMPLETE:
         return _RECOVERING.get(recovery.status, (205, _recovering(recovery)))
-    for name in (plan.name for plan in plan_messages.plans(state, view) if plan.status in _RUNNING):
+    if update is not None and update.status is not Status.COMPLETE:
+        return 202, "updating"
+    for name in (plan.name for plan in plan_messages.plans(state, view) if plan.status in _ACTIVE):
         for part, code, words in _NAMED_PLANS:
             if part in name:
                 return code, f"{words}: plan {name} runs"
-    return _RECOVERING[Status.COMPLETE]
+    return otherwise
 
 
 def _recovering(recovery: Plan) -> str:

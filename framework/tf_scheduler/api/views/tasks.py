@@ -32,6 +32,7 @@ from tf_scheduler.model.task import TaskRecord
 
 from .base import ApiAnswer, ApiProblem, Snapshot, View
 from .pods import display_status
+from .reasons import reasons, texts
 
 #: What a launch uses, null until it reports it.
 _USAGE = ("memory_used_mb", "memory_peak_mb", "cpus_used")
@@ -42,8 +43,11 @@ _LAUNCH = ("id", "agent_id", "hostname", "address", "generation", "launched_at",
 
 def tasks(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
     """All tasks in the order of the options, then launched tasks that options lack."""
-    may_still_run = [str(launch) for launch in snapshot.state.stored.abandoned.values()]
-    body: TasksBody = {"tasks": list(_tasks(snapshot.state)), "may_still_run": may_still_run}
+    body: TasksBody = {
+        "tasks": list(_tasks(snapshot.state)),
+        "may_still_run": [str(launch) for launch in snapshot.state.stored.abandoned.values()],
+        "reasons": texts(snapshot),
+    }
     return View(body)
 
 
@@ -150,6 +154,7 @@ def pending(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
         "offers": 0 if last is None else last.offers,
         "agents": 0 if last is None else last.agents,
         "tasks": list(_pending(snapshot)),
+        "reasons": texts(snapshot),
     }
     return View(body)
 
@@ -160,20 +165,21 @@ _WAITING = (Status.PENDING, Status.PREPARED, Status.WAITING, Status.DELAYED, Sta
 def _pending(snapshot: Snapshot) -> Iterator[PendingTaskBody]:
     """Yield each waiting task once, with the first started plan that has its step."""
     listed: set[str] = set()
+    stops = [each.text for each in reasons(snapshot) if each.stops_scheduler]
     asleep = scheduling.view_of(snapshot.state, snapshot.view).unstarted_plans()
     for plan in (plan for plan in snapshot.plans().values() if plan.name not in asleep):
         for phase, step in ((part, step) for part in plan.phases for step in part.steps):
             if step.task is None or step.task in listed or not _waits(step):
                 continue
             listed.add(step.task)
-            reasons = pending_reasons(snapshot.state, step.task) or [step.message or "waiting for other steps"]
+            why = pending_reasons(snapshot.state, step.task) or [step.message or "waiting for other steps"]
             yield {
                 "name": step.task,
                 "plan": plan.name,
                 "phase": phase.name,
                 "step": step.name,
                 "status": step.display_status,
-                "reasons": reasons,
+                "reasons": [*stops, *why],
             }
 
 

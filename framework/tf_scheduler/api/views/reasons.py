@@ -1,0 +1,138 @@
+"""Why the scheduler cannot act, or why the job does not run as it should.
+
+One list, derived from the state, for all views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from tf_executor.contract.states import TaskState
+from tf_executor.contract.text import format_duration, list_names
+from tf_scheduler.core.connection_problems import clock_time, drift_message, refusal_message
+from tf_scheduler.core.elastic import cluster_size
+from tf_scheduler.core.state import after_job
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.model.task import Cause, TaskRecord
+
+from .base import MAX_NOTICES, Snapshot
+
+#: Consecutive launches without a start after which the task is named.
+_UNSTARTED_LAUNCHES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One reason.
+
+    `health`: status of the health check if no other reason comes first; 200 if the job runs nevertheless.
+    """
+
+    #: Such as `store`, for metrics.
+    kind: str
+    text: str
+    health: int = 200
+
+    @property
+    def stops_scheduler(self) -> bool:
+        """Whether nothing can be launched or stopped."""
+        return self.health > 300
+
+
+def reasons(snapshot: Snapshot) -> tuple[Reason, ...]:
+    """Return all reasons, those that stop the scheduler first."""
+    state = snapshot.state
+    if state.process.finished:
+        return ()
+    found = [*_scheduler(snapshot)]
+    if state.stored.result is None and not snapshot.uninstalling:
+        found += _tasks(snapshot)
+    if drift := drift_message(state):
+        found.append(Reason("clock", drift))
+    if abandoned := after_job.abandoned_message(state):
+        found.append(Reason("abandoned", abandoned))
+    return tuple(found)
+
+
+def texts(snapshot: Snapshot) -> list[str]:
+    """Return the reasons as people read them."""
+    return [reason.text for reason in reasons(snapshot)]
+
+
+def _scheduler(snapshot: Snapshot) -> Iterator[Reason]:
+    state = snapshot.state
+    if snapshot.store_error:
+        # Healthy for Marathon, as the others: a restarted scheduler could not store anything either.
+        yield Reason("store", f"state store unavailable, scheduling paused: {snapshot.store_error}", 319)
+    why, at = f" ({snapshot.master_error})" if snapshot.master_error else "", state.process.disconnected_at
+    since = "" if at is None else f" since {clock_time(at)}"
+    if (why or since) and state.stored.framework_id is None:
+        yield Reason("master", f"not registered with Mesos yet: no connection{since}{why}", 318)
+    elif why or since:
+        text = f"not connected to a master{since}{why}: programs continue, nothing can be launched or stopped"
+        yield Reason("master", f"{text}; tasks are shown as they were last known", 316)
+    if state.process.refused_calls is not None:
+        yield Reason("calls", f"{refusal_message(state)}; running tasks continue", 317)
+
+
+def _tasks(snapshot: Snapshot) -> Iterator[Reason]:
+    state = snapshot.state
+    yield from _not_running(state)
+    yield from _failing_launches(state)
+    storage = ((name, state.storage_error(name)) for name in state.process.storage_errors)
+    for name, error in islice(((name, error) for name, error in storage if error), MAX_NOTICES):
+        yield Reason("storage", f"{name}: {error}")
+    if waits := cluster_size.describe_wait(state):
+        yield Reason("size", waits)
+    if snapshot.silence and state.process.last_progress is not None:
+        text = f"no progress for {format_duration(snapshot.silence)}, last from {state.process.last_progress[0]}"
+        yield Reason("progress", text)
+
+
+def _not_running(state: SchedulerState) -> Iterator[Reason]:
+    """Yield launched tasks whose programs do not run, or do not answer."""
+    if state.unplaced() or not (state.unstarted_count() or state.derived.unhealthy_count or _may_wait(state)):
+        return
+    starting: dict[str, list[TaskRecord]] = {}
+    stopped = []
+    for record in state.stored.tasks.values():
+        status = state.status(record.name)
+        if status is None or status.state in (TaskState.STAGING, TaskState.STARTING):
+            what = (status and status.message) or "their files are fetched"
+            starting.setdefault(what, []).append(record)
+        elif status.is_frozen or status.state.is_silent:
+            what = "is frozen" if status.is_frozen else status.state.phrase
+            stopped.append(Reason("unreachable", f"{record.name} {what}: {status.message or 'no answer'}", 205))
+    for what, records in starting.items():
+        since = clock_time(min(record.launched_at for record in records))
+        names = list_names([record.name for record in records])
+        yield Reason("starting", f"{names} started at {since}, and do not run yet: {what}", 205)
+    yield from stopped[:MAX_NOTICES]
+
+
+def _may_wait(state: SchedulerState) -> bool:
+    """Return whether any launch is silent or starts, in constant time."""
+    return state.has_silent_tasks() or bool(state.derived.state_counts.get(TaskState.STARTING))
+
+
+def _failing_launches(state: SchedulerState) -> Iterator[Reason]:
+    """Yield why tasks do not start, if several of their launches did not start."""
+    items = [
+        item
+        for item in state.stored.recoveries.values()
+        if item.consecutive_failures >= _UNSTARTED_LAUNCHES
+        and (item.must_move or item.cause is Cause.NOT_STARTED)
+        and (record := state.stored.tasks.get(item.task)) is not None
+        and (record.id == item.launch or not state.is_live(record) or not _has_run(state, record))
+    ]
+    for item in items[:MAX_NOTICES]:
+        yield Reason("launches", f"{item.consecutive_failures} launches of {item.task} did not start: {item.why}")
+    if len(items) > MAX_NOTICES:
+        yield Reason("launches", f"{len(items) - MAX_NOTICES} other tasks do not start either")
+
+
+def _has_run(state: SchedulerState, record: TaskRecord) -> bool:
+    status = state.stored.statuses.get(record.id)
+    return status is not None and status.state not in (TaskState.STAGING, TaskState.STARTING)
