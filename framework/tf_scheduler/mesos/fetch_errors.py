@@ -1,4 +1,4 @@
-"""Add to a status why the agent could not fetch files, from the stderr of the task."""
+"""Add to a status why the agent could not fetch files, from the stderr."""
 
 from __future__ import annotations
 
