@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kit.commands import SMALL, SchedulerCommand
+from kit.reasons import assert_shown
 from kit.waiting import PATIENCE, wait_until
 from mesos_local.cluster import LocalCluster
 from mesos_local.master_api import call, read_status
@@ -23,9 +24,9 @@ WORKERS = {"worker-0", "worker-1"}
 class Host(SchedulerCommand):
     """A machine that runs schedulers of one service, and can lose their state."""
 
-    def __init__(self, folder: Path, master: str) -> None:
-        self.checkpoints = folder / "checkpoints"
-        self.checkpoints.mkdir()
+    def __init__(self, folder: Path, master: str, checkpoints: Path) -> None:
+        self.checkpoints = checkpoints
+        self.checkpoints.mkdir(exist_ok=True)
         service = {
             "name": NAME,
             "command": COMMAND,
@@ -70,7 +71,7 @@ class Host(SchedulerCommand):
 
 @pytest.fixture
 def host(tmp_path: Path, local_cluster: LocalCluster) -> Iterator[Host]:
-    machine = Host(tmp_path, local_cluster.master.address)
+    machine = Host(tmp_path, local_cluster.master.address, tmp_path / "checkpoints")
     yield machine
     machine.stop()
     for item in read_status(machine.master).frameworks:
@@ -101,6 +102,27 @@ def test_lost_state_is_adopted_without_restarts(host: Host) -> None:
     wait_until(lambda: "job ended: succeeded" in log.read_text())
     assert f"adopted framework {framework} with 2 tasks" in log.read_text()
     assert 2 == len((host.checkpoints / "starts").read_text().splitlines())
+
+
+def test_two_schedulers_do_not_fight_for_a_framework(host: Host, tmp_path: Path) -> None:
+    """The second is refused unless forced; then the first says why, and exits."""
+    first = host.start()
+    programs, framework = host.until_running(), host.framework()
+    (tmp_path / "rival").mkdir()
+    rival = Host(tmp_path / "rival", host.master, host.checkpoints)
+    try:
+        refused = rival.refusal(ADOPT_FRAMEWORK=framework)
+        assert f"cannot adopt framework {framework}: another scheduler is connected to it" in refused
+
+        rival.start(ADOPT_FRAMEWORK=framework, FORCE_REGISTRATION="true")
+        wait_until(lambda: host.status("/v1/health") == 317)
+        url = f"http://127.0.0.1:{host.port}"
+        assert_shown(url, 317, "rival", f"another scheduler has subscribed as framework {framework} of {NAME} at ")
+        assert 3 == first.wait(PATIENCE)
+        wait_until(lambda: rival.status("/v1/health") == 200)
+        assert programs == host.programs()
+    finally:
+        rival.stop()
 
 
 def test_reset_replaces_framework_of_lost_state(host: Host) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from tf_executor.contract.states import TaskState
-from tf_scheduler.core import job_end
+from tf_scheduler.core import connection_problems, job_end
 from tf_scheduler.core.elastic import cluster_size
 from tf_scheduler.core.plans.scheduling import PlanView
 from tf_scheduler.core.recovery import reconcile, status
@@ -36,7 +36,13 @@ def on_disconnected(
         outcome = Outcome("ConnectionLost", f"the connection to Mesos is lost: {event.reason}", warning=True)
         return decide(after, outcomes=(outcome,))
     reason = f"Mesos refused the framework: {event.message}" if event.by_master else event.message
-    after = after.with_process(refused=reason)
+    has_rival = event.message == "Framework failed over"  # Mesos, src/master/master.cpp
+    if has_rival:
+        reason = (
+            f"another scheduler has subscribed as framework {state.stored.framework_id} of {state.spec.name} at "
+            f"{connection_problems.clock_time(now)}: both control its tasks, with different stored states; stop one"
+        )
+    after = after.with_process(refused=reason, has_rival=has_rival)
     if event.message == "Framework has been removed":  # Mesos, src/master/master.cpp
         return on_removed(after)
     refused = Outcome("SubscriptionRefused", reason, warning=True)

@@ -84,7 +84,7 @@ class MesosDriver:
             tls=tls,
             offer_constraints=encode.offer_constraints(spec),
             permit=check_leadership,
-            before_registration=None if self._lost.ignore else self._before_registration,
+            before_registration=None if self._lost.ignore and not self._lost.adopt else self._before_registration,
         )
         self._outbox = Outbox(self._send, self._driver.resubscribe, put, check_leadership or _no_check)
         questions = self._driver.ask, lambda: self._driver.framework_id, put

@@ -43,7 +43,7 @@ class LostFrameworks:
     adopt: str = ""
     #: Id of the framework to stop, before a new one is registered; empty for none.
     reset: str = ""
-    #: Whether to register a new framework without a check.
+    #: Whether to register a new framework without a check, or to adopt one that has a scheduler.
     ignore: bool = False
     #: Reason to stop the framework, and to register none; empty: no uninstall.
     uninstall: str = ""
@@ -191,6 +191,8 @@ def _to_adopt(
         why = f"its name is {framework.name}, not {spec.name} (option service.name)"
     elif spec.role not in framework.roles:
         why = f"its roles are {', '.join(framework.roles)}, not {spec.role} (option service.role)"
+    elif framework.is_connected and not orders.ignore:
+        why = "another scheduler is connected to it; stop that one first, or add `--force-registration`"
     elif not (why := framework.conflict(spec)):
         return framework
     live = ", ".join(item.id for item in frameworks if item.is_of(spec)) or "none"

@@ -262,6 +262,8 @@ class ProcessState:
     finished: bool = False
     #: Why Mesos or the scheduler refused the framework permanently: a whole sentence.
     refused: str = ""
+    #: Whether it was refused because another scheduler has subscribed as this framework.
+    has_rival: bool = False
 
 
 @dataclass(frozen=True, slots=True)

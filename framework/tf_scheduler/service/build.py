@@ -7,11 +7,14 @@ available, because DC/OS asks for the plan of a finished service, and Marathon r
 from __future__ import annotations
 
 import logging
+import random
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
+from mesos_client.backoff import Backoff
 from mesos_client.credentials import Credentials
 from tf_scheduler import __version__
 from tf_scheduler.api.http.server import ApiServer
@@ -30,13 +33,13 @@ from tf_scheduler.mesos.fetch_errors import FetchErrors
 from tf_scheduler.mesos.registration import LostFrameworks
 from tf_scheduler.metrics.meter import LoopMetrics, Meter
 from tf_scheduler.metrics.statsd import statsd_target
-from tf_scheduler.model.events import StopRequested
+from tf_scheduler.model.events import StopRequested, SubscriptionRefused
 from tf_scheduler.model.ids import FrameworkId
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.runner import Checkpoint, Runner, no_checkpoint, restore
 from tf_scheduler.secrets.delivery import SecretService
-from tf_scheduler.store.interface import Leadership, StateStore
+from tf_scheduler.store.interface import Leadership, LeadershipLostError, StateStore
 from tf_scheduler.store.journal import EventJournal
 from tf_scheduler.store.retrying import RetryingStore, SharedStore
 from tf_scheduler.store.training_history import decode_progress
@@ -50,6 +53,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds in which the master must answer whether a live framework belongs to a service without stored state.
 LOOKUP_TIMEOUT = 60.0
+#: Seconds before an exit because of another scheduler.
+_RIVAL_PAUSE = Backoff(first=5.0, maximum=300.0)
 
 
 def build_scheduler(settings: ServiceSettings, *, checkpoint: Checkpoint = no_checkpoint) -> SchedulerProcess:
@@ -245,8 +250,22 @@ class SchedulerProcess:
         """Whether the operator asked to reset the stored framework."""
         return state.stored.framework_id == self.settings.lost.reset and not self.settings.uninstalling
 
+    def _pause(self) -> None:
+        """Wait before the exit, longer after each exit for this reason within an hour.
+
+        Whatever restarts the scheduler would take the framework back, and the other scheduler would do the same.
+        """
+        hour_ago = time.time() - 3600.0
+        count = sum(entry.kind == SubscriptionRefused.kind and entry.at > hour_ago for entry in self.journal.after(0))
+        pause = _RIVAL_PAUSE.delay(count, random.uniform)
+        log.error("%s; this scheduler exits in %.0f s", self.runner.state.process.refused, pause)
+        self._stopping.wait(pause)
+
     def _finish(self, final: SchedulerState) -> None:
         uninstalling, result, removed = self.settings.uninstalling, final.stored.result, final.stored.removed
+        if final.process.has_rival and not uninstalling:
+            self._pause()
+            raise LeadershipLostError(final.process.refused)
         if result is None and not uninstalling:
             raise JobError(removal_message(final) if removed else final.process.refused)
         if uninstalling:

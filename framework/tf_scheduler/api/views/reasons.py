@@ -45,7 +45,7 @@ def reasons(snapshot: Snapshot) -> tuple[Reason, ...]:
     """Return all reasons, those that stop the scheduler first."""
     state = snapshot.state
     if state.process.finished:
-        return ()
+        return (Reason("rival", state.process.refused, 317),) if state.process.has_rival else ()
     found = [*_scheduler(snapshot)]
     if state.stored.result is None and not snapshot.uninstalling:
         found += _tasks(snapshot)

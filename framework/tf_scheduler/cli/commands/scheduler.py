@@ -74,7 +74,7 @@ def scheduler() -> None:
     "force",
     is_flag=True,
     envvar="FORCE_REGISTRATION",
-    help="Register next to a live framework of this name.",
+    help="Register next to a live framework of this name; with --adopt, replace its scheduler.",
     show_envvar=True,
 )
 def run(file: Path | None, reset: str, adopt: str, force: bool) -> None:
@@ -89,8 +89,8 @@ def run(file: Path | None, reset: str, adopt: str, force: bool) -> None:
       export PORT_API=8080 EXECUTOR_URI=file://$(dcos-tensorflow executor build)
       dcos-tensorflow scheduler run --options options.json
     """
-    if adopt and (force or adopt == reset):
-        raise click.UsageError(f"--adopt {adopt}: invalid with {'--force-registration' if force else '--reset'}")
+    if adopt and adopt == reset:
+        raise click.UsageError(f"--adopt {adopt}: invalid with --reset")
     document = to_document(os.environ) if file is None else parse(read_bytes(file), str(file))
     settings = load_settings(document, os.environ, LostFrameworks(adopt, reset, force))
     process = build_scheduler(settings)

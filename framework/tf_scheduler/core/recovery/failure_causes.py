@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from tf_executor.contract.states import TaskState
 from tf_executor.contract.text import format_duration
 from tf_scheduler.core.state.backoff import recent_failures
 from tf_scheduler.model.effects import Outcome
@@ -174,7 +175,12 @@ def outdated_agents(state: SchedulerState, now: float) -> list[AgentId]:
 
 
 def blames_agent(status: TaskStatus, cause: Cause, ran: bool) -> bool:
-    """Return whether the agent may be at fault: the program did not start or was lost."""
+    """Return whether the agent may be at fault: the program did not start or was lost.
+
+    It is not if Mesos was asked to kill the task, for example by another scheduler of the same framework.
+    """
+    if status.state is TaskState.KILLED:
+        return False
     if status.end.out_of_memory or status.is_dropped_by_agent or status.end.failed_stage == _PRE:
         return status.is_dropped_by_agent
     if not ran:
