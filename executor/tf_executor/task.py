@@ -56,6 +56,8 @@ PEAK_TIMEOUT = 0.5
 log = logging.getLogger(__name__)
 
 
+#: Seconds by which the time of a new file may be before that of the clock: the kernel's tick.
+_FILE_CLOCK = 0.02
 #: Seconds until a carrier that has failed is started again.
 _CARRIER_PAUSE = 5.0
 
@@ -163,6 +165,8 @@ class TaskProcess:
         #: The stage, which leads a session, and processes of other sessions.
         self._session, self._watched = 0, WatchedProcesses(watch)
         self._memory_before = memory.read_oom_kills()
+        #: Unix time of the program's start.
+        self._started = 0.0
 
     def spawn(self, stage: Stage, ending: TaskEnd) -> events.Event:
         """Start a stage; `ending`: how the program ended, for stages after the program."""
@@ -177,6 +181,8 @@ class TaskProcess:
                 is_stage_over=True
             )  # background processes of earlier stages, whose session the watchdog forgets
             line = self._command(stage)
+            if stage is Stage.PROGRAM:
+                self._started = time.time() - _FILE_CLOCK
             pid = self._supervisor.spawn(line, self._context(ending, stage))
             self._session = pid
             with suppress(OSError):  # without the watchdog
@@ -336,7 +342,7 @@ class TaskProcess:
             return around_environment.storage_command("bring", self._payload, self._task_id)
         if self._is_carried:
             self._payload = around_environment.with_local_folder(self._payload, self._sandbox)
-        return around_environment.stage_command(stage, self._payload, self._sandbox)
+        return around_environment.stage_command(stage, self._payload, self._sandbox, self._started)
 
     def _run_carrier(self, stdin: int) -> TaskEnd | None:
         context = replace(self._context(stage=Stage.STORAGE), stdin=stdin)

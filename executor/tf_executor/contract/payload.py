@@ -102,6 +102,10 @@ class Payload:
     #: peers, `writer`, the launch that stores checkpoints; empty: it is not.
     storage: Mapping[str, Any] = field(default_factory=dict)
 
+    #: Maximum bytes of new files that all tasks keep in CHECKPOINT_DIR (`user.keep`); 0: none. The leader comes first.
+    keep_files: int = 0
+    is_leader: bool = False
+
     # -- other stages
 
     #: URLs to fetch into the sandbox that the agent's fetcher cannot (s3, gs, hdfs); archives are extracted.

@@ -220,16 +220,23 @@ def stages_of(payload: Payload) -> tuple[Stage, ...]:
         Stage.PRE: bool(payload.settings.pre_command),
         Stage.GPU_CHECK: payload.gpus > 0 and payload.settings.gpu_check,
         Stage.PROGRAM: True,
+        Stage.KEEP: payload.keep_files > 0,
         Stage.SAVE: bool(payload.storage),
         Stage.POST: bool(payload.settings.post_command),
     }
     return tuple(stage for stage, is_needed in needed.items() if is_needed)
 
 
-def stage_command(stage: Stage, payload: Payload, sandbox: str) -> str:
-    """Return the shell command line of a stage that is a process."""
+def stage_command(stage: Stage, payload: Payload, sandbox: str, started: float = 0.0) -> str:
+    """Return the shell command line of a stage that is a process.
+
+    `started`: Unix time of the program's start, for stages after it.
+    """
     if stage is Stage.FETCH:
         return _fetch(payload, sandbox)
+    if stage is Stage.KEEP:
+        own = {"task": payload.task, "limit": payload.keep_files, "is_leader": payload.is_leader, "since": started}
+        return f"exec {_own_python('keep', 'main', sandbox, {**own, 'folder': payload.environment[CHECKPOINT_DIR]})}"
     if stage is Stage.GPU_CHECK:
         library = Strategy(payload.strategy).traits.library if payload.strategy else "tensorflow"
         check = f"devices.check_gpus({payload.gpus}, {library!r})"
@@ -255,10 +262,14 @@ def with_local_folder(payload: Payload, sandbox: str) -> Payload:
     return replace(payload, log_dir=folder, environment={**payload.environment, CHECKPOINT_DIR: folder})
 
 
-#: Imports nothing from the sandbox but the user package: a fetched file may have the name of a module.
-_FINISH = (
-    "import sys; sys.path.append(sys.argv[1]); from tf_executor.fetch import finish; sys.exit(finish(sys.argv[2]))"
-)
+def _own_python(module: str, function: str, sandbox: str, argument: Mapping[str, Any]) -> str:
+    """Return a command line that calls the user package in the executor's Python.
+
+    It imports nothing else from the sandbox: a fetched file may have the name of a module.
+    """
+    call = f"from tf_executor.{module} import {function}; sys.exit({function}(sys.argv[2]))"
+    code, folder = f"import sys; sys.path.append(sys.argv[1]); {call}", Path(sandbox).absolute() / PACKAGE_FOLDER
+    return shlex.join([sys.executable, "-I", "-S", "-c", code, str(folder), json.dumps(argument)])
 
 
 def _fetch(payload: Payload, sandbox: str) -> str:
@@ -267,11 +278,10 @@ def _fetch(payload: Payload, sandbox: str) -> str:
     The fetch uses the program's packages, the rest uses the executor's Python. Files that the agent has fetched may
     shadow the program's packages, so the digests of these files are checked before the fetch.
     """
-    folder = str(Path(sandbox).absolute() / PACKAGE_FOLDER)
 
     def finish(digests: Mapping[str, str], archives: Sequence[str]) -> str:
-        files = json.dumps({"links": dict(payload.links), "digests": digests, "unpack": archives})
-        return shlex.join([sys.executable, "-I", "-S", "-c", _FINISH, folder, files])
+        files = {"links": dict(payload.links), "digests": digests, "unpack": archives}
+        return _own_python("fetch", "finish", sandbox, files)
 
     last = f"exec {finish(dict(payload.digests), _archives(payload))}"
     if not payload.fetch:

@@ -24,6 +24,8 @@ class Stage(Enum):
     PRE = "pre"
     GPU_CHECK = "GPU check"
     PROGRAM = "program"
+    #: Copies new files to CHECKPOINT_DIR.
+    KEEP = "copy of files"
     #: Waits until the program's last checkpoint is stored.
     SAVE = "upload of checkpoints"
     POST = "post"
@@ -245,6 +247,7 @@ NOUNS = {
     Stage.PRE: "the pre command",
     Stage.GPU_CHECK: "the GPU check",
     Stage.PROGRAM: "the program",
+    Stage.KEEP: "the copy of files",
     Stage.SAVE: "the upload of checkpoints",
     Stage.POST: "the post command",
 }
@@ -383,7 +386,7 @@ class LifecycleState:
 
     @property
     def program_started(self) -> bool:
-        return self.stage in (Stage.PROGRAM, Stage.SAVE, Stage.POST)
+        return self.stage in (Stage.PROGRAM, Stage.KEEP, Stage.SAVE, Stage.POST)
 
     def entered(self, phase: TaskPhase, deadline: float | None = None) -> LifecycleState:
         """Return this state in another phase, with the deadline of that phase."""

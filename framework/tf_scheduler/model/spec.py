@@ -302,6 +302,8 @@ class ServiceSpec:
     principal: str = ""
     #: Shared directory, passed to all tasks as CHECKPOINT_DIR.
     checkpoint_dir: str = ""
+    #: Maximum bytes of files that tasks keep in checkpoint_dir beside their checkpoints.
+    keep_files: int = 0
     storage: StoragePolicy = field(default_factory=StoragePolicy)
     #: Seconds for which Mesos keeps the tasks of a disconnected scheduler (default: one week).
     failover_timeout: float = 604_800.0

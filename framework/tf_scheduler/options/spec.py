@@ -238,6 +238,7 @@ def to_spec(options: Document) -> model.ServiceSpec:
         program=_program(service),
         principal=service["principal"] or service["service_account"],
         checkpoint_dir=service["checkpoint_dir"] or service["shared_filesystem"],
+        keep_files=service["keep_files"] << 20,
         storage=_storage(options["storage"]),
         failover_timeout=service["failover_timeout"],
         hold_seconds=gang["hold_seconds"],

@@ -141,6 +141,17 @@ def tensorboard_has_no_folder(_: Document, options: Document) -> Iterator[Proble
         yield Problem("service.use_tensorboard", "has no effect: service.checkpoint_dir is missing")
 
 
+def files_are_not_kept(_: Document, options: Document) -> Iterator[Problem]:
+    """Say that files are lost; direct URLs are written by programs alone."""
+    service = options["service"]
+    folder = service["checkpoint_dir"] or service["shared_filesystem"]
+    is_direct = "://" in folder and options["storage"]["mode"] == StorageMode.DIRECT.value
+    if service["keep_files"] and (is_direct or not folder) and not options["mesos"]["master"].startswith("127."):
+        why = "storage.mode is direct" if is_direct else "service.checkpoint_dir is missing"
+        message = f"no effect: {why}; files that programs write into their working directories are removed"
+        yield Problem("service.keep_files", message)
+
+
 def checkpoint_dir_is_not_shared(_: Document, options: Document) -> Iterator[Problem]:
     """Warn if a task that is relaunched on another agent may not find its checkpoint."""
     service = options["service"]
@@ -277,6 +288,7 @@ _RULES: tuple[_Rule, ...] = (
     tensorboard_has_no_folder,
     idle_agents_are_not_used,
     kept_tensorboard_is_disabled,
+    files_are_not_kept,
     checkpoint_dir_is_not_shared,
     agents_without_executor_login,
     secrets_have_default_user,

@@ -105,7 +105,7 @@ ENDED = '{"t": %d, "status": "t%d", "state": "failed", "ended": true, "exit_code
                 "  failed    2 times, at step 30; the same error twice",
                 '  where     train.py:31 in step: raise ValueError("nan")',
                 "  last      step 30",
-                "  written   nothing in CHECKPOINT_DIR, /checkpoints; other files of the tasks are removed",
+                "  written   nothing in CHECKPOINT_DIR, /checkpoints",
             ],
         ),
         (
@@ -206,7 +206,7 @@ def test_summary_has_medians_restarts_and_the_next_step(tmp_path: Path, monkeypa
         "  last      step 70 of 70, 100 %, loss 0.5, accuracy 0.75; 2.5 steps/s (median)",
         "  restart   1: worker-0: ValueError: nan, at step 30",
         "  stopped   ps-0 (no longer needed)",
-        "  written   nothing in CHECKPOINT_DIR, /checkpoints; other files of the tasks are removed",
+        "  written   nothing in CHECKPOINT_DIR, /checkpoints",
         "  hint      restarts lost all steps: save checkpoints, docs/how-to/recipes.md#save-and-resume-checkpoints",
         "  logs      ~/runs/digits-1/logs",
         "next: dcos-tensorflow history show digits-1 --report page.html",

@@ -1,6 +1,7 @@
 """`dcos-tensorflow local run` as a process, on a real Mesos."""
 
 import json
+import re
 import signal
 from pathlib import Path
 
@@ -329,3 +330,28 @@ def test_wrong_argument_is_rejected_before_the_run(invoke, tmp_path: Path, words
 
     assert (code, "", True) == (ended, out, message in err), err
     assert not (tmp_path / "state" / "dcos-tensorflow" / "runs").exists()
+
+
+@pytest.mark.usefixtures("real_mesos")
+def test_files_of_a_run_are_kept_and_pruned(succeed, run_process, tmp_path: Path) -> None:
+    """What a program saves beside itself, up to the limit; `history prune` removes it."""
+    command = "echo model > model.keras; truncate -s 3000000 big"
+    path = options(
+        tmp_path,
+        command,
+        service={"strategy": "independent", "keep_files": 2},
+        worker={"count": 1},
+        parameter_server={"count": 0},
+    )
+
+    out = succeed("local", "run", path)
+    assert re.search(r"^  files     model\.keras \(6 bytes\) in CHECKPOINT_DIR/files/worker-0$", out, re.MULTILINE)
+    assert re.search(r"^  not kept  big \(3.0 MB\) of worker-0: service.keep_files is full$", out, re.MULTILINE)
+    (stored,) = json.loads(succeed("history", "--json"))
+    folder = Path(json.loads(succeed("history", "show", stored["id"], "--json"))["folder"])
+    assert "model\n" == (folder / "checkpoints" / "files" / "worker-0" / "model.keras").read_text()
+
+    assert {"removed": [], "dry_run": False} == json.loads(succeed("history", "prune", "--json"))
+    assert "removed the folders of 1 run, " in succeed("history", "prune", "--keep", "0")
+    assert not folder.exists()
+    assert 2 == run_process("history", "prune", "--keep", "-1")[0]

@@ -9,7 +9,8 @@ from tf_scheduler.options.warnings import find_local_warnings, find_warnings
 
 
 def warnings_of(more=None, **service):
-    document = {"service": {"command": "x", "strategy": "between_graph", "tf_image": "", **service}, **(more or {})}
+    own = {"command": "x", "strategy": "between_graph", "tf_image": "", "keep_files": 0, **service}
+    document = {"service": own, **(more or {})}
     return [str(notice) for notice in find_warnings(document, resolve(document))]
 
 
@@ -36,6 +37,22 @@ def test_omitted_strategy_is_guessed_with_reason(service, more, strategy: str, w
     assert ([f"missing: using {strategy}, because {why}"] if why else []) == [
         text[: len(f"missing: using {strategy}, because {why}")] for text in notices
     ]
+
+
+@pytest.mark.parametrize(
+    ("folder", "mode", "why"),
+    [
+        ("", "auto", "service.checkpoint_dir is missing"),
+        ("s3://b/run", "direct", "storage.mode is direct"),
+        ("s3://b/run", "carried", ""),
+        ("/mnt/run", "auto", ""),
+    ],
+)
+def test_files_that_are_not_kept_warn(folder: str, mode: str, why: str) -> None:
+    """Before the start, not when the model is gone."""
+    found = warnings_of({"storage": {"mode": mode}}, checkpoint_dir=folder, keep_files=10)
+
+    assert bool(why) is any(text.startswith(f"service.keep_files: no effect: {why}") for text in found)
 
 
 @pytest.mark.parametrize(

@@ -220,7 +220,7 @@ def overview(snapshot: Snapshot) -> Overview:
         restarts=sum(record.restarts for record in tasks.values()),
         last_restart=_last_restart(state),
         examples_per_second=_job_speed(state, leader),
-        notices=(*snapshot.exposures(), *(each.text for each in found)),
+        notices=(*snapshot.exposures(), *(each.text for each in found if each.kind != "starting")),
     )
 
 

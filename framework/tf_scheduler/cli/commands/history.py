@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -18,8 +19,16 @@ import click
 from dcos_command.client import ServiceOptions
 from dcos_command.command import IntRange, examples
 from dcos_command.output import Table
-from tf_executor.contract.text import UNKNOWN, format_duration, format_number
-from tf_scheduler.cli.common.folders import UserPath, force_option, output_option, print_or_write, read_bytes
+from tf_executor.contract.text import UNKNOWN, format_duration, format_number, format_size, pluralize
+from tf_scheduler.cli.common.folders import (
+    UserPath,
+    folder_size,
+    force_option,
+    kept_files,
+    output_option,
+    print_or_write,
+    read_bytes,
+)
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, screen
 from tf_scheduler.cli.local_run.discovery import resolve_service
 from tf_scheduler.cli.local_run.report import environment_of, run_database, write_page
@@ -264,6 +273,27 @@ def add(
     click.echo(f"added {run.id}: {run.state}, {len(run.launches)} launches")
 
 
+@history.command()
+@examples("history prune --keep 10")
+@click.option("--keep", default=_DEFAULT_COUNT, type=IntRange(0), show_default=True, help="Runs to leave untouched.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
+@json_option
+def prune(keep: int, dry_run: bool, as_json: bool) -> None:
+    """Remove logs, checkpoints and files of older runs.
+
+    The newest runs (--keep) and runs that have not ended are left untouched. The records of all runs stay.
+    """
+    folders = [(run.id, Path(run.folder)) for run in run_database().runs() if run.folder and not run.process]
+    chosen = [(name, path, folder_size(path)) for name, path in folders[keep:] if path.is_dir()]
+    for _, path, _ in () if dry_run else chosen:
+        shutil.rmtree(path)
+    removed = [{"run": name, "bytes": size} for name, _, size in chosen]
+    total = format_size(sum(size for _, _, size in chosen))
+    lines = [f"{name}: {format_size(size)}" for name, _, size in chosen]
+    lines.append(f"{'would remove' if dry_run else 'removed'} the folders of {pluralize(len(chosen), 'run')}, {total}")
+    echo_result({"removed": removed, "dry_run": dry_run}, "\n".join(lines), as_json)
+
+
 def _comparable(*runs: Run) -> list[Mapping[str, Any]]:
     """Return the runs' options with defaults; without defaults if a run's are invalid."""
     try:
@@ -302,10 +332,12 @@ def _run_lines(run: Run) -> Iterator[str]:
     yield f"{run.id}: {run.service} {run.state}: {run.reason}"
     if run.note:
         yield f"note: {run.note}"
+    files = kept_files(Path(run.folder, "checkpoints"))["kept"] if run.folder else []
     kept = [name for name in ("logs", "checkpoints") if run.folder and any(Path(run.folder, name).glob("*"))]
     place = f"; {' and '.join(kept)}: {run.folder}" if kept else ""
     yield f"submitted {format_time(run.submitted)}{place}"
     yield from (f"  {name}: {_number_text(value)}" for name, value in run_results(run).items())
+    yield from (f"  kept {item['task']}/{item['name']}: {format_size(item['bytes'])}" for item in files)
     yield "tasks:"
     for launch in run.launches:
         why = launch.replaced or launch.message

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from tf_executor.user import keep
 from tf_scheduler.errors import JobError, OptionsError
 
 #: Files of a task's sandbox that a run keeps.
@@ -125,6 +126,23 @@ class RunFolder:
         self.token.unlink(missing_ok=True)
         for path in self.path.glob(f"{self.store.name}*"):
             path.unlink()
+
+
+def kept_files(checkpoints: Path) -> dict[str, list[dict[str, Any]]]:
+    """Return task, name and bytes of files that were `kept` or `left` (`user.keep`)."""
+    found: dict[str, list[dict[str, Any]]] = {"kept": [], "left": []}
+    for record in sorted((checkpoints / keep.FOLDER).glob("*.json")):
+        with suppress(OSError, ValueError, KeyError, TypeError):  # written as the user of the task
+            lists = json.loads(record.read_text())
+            for kind, files in found.items():
+                files += [{"task": record.stem, "name": str(name), "bytes": int(size)} for name, size in lists[kind]]
+    return found
+
+
+def folder_size(path: Path) -> int:
+    """Return the bytes of a file, or of all files in a folder."""
+    files = path.rglob("*") if path.is_dir() else (path,)
+    return sum(file.lstat().st_size for file in files if file.is_file())
 
 
 def has_containers(directory: Path | None = None) -> bool:

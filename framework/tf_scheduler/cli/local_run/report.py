@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -21,13 +22,16 @@ from mesos_local.libmesos.native import VERSION as MESOS
 from tf_executor.contract.reports import Progress, describe_progress
 from tf_executor.contract.states import TaskState, Tone, Verdict
 from tf_executor.contract.text import format_duration, format_memory_use, format_number, format_rate, format_size
+from tf_executor.user import keep
 from tf_scheduler import __version__
 from tf_scheduler.api.views.overview import Overview, TaskRow
 from tf_scheduler.cli.common.folders import (
     LOG_FILES,
     LOST_REASON,
     RunFolder,
+    folder_size,
     history_file,
+    kept_files,
     short_path,
 )
 from tf_scheduler.cli.common.output import LAUNCHER_LINES
@@ -217,7 +221,8 @@ def build_report(
 ) -> Report:
     """Return the report of a run, and keep the logs of its tasks in its folder."""
     overview, outcome, recorded = result.overview, _outcome(result), read_recording(folder.recording)
-    written = _written(overview.checkpoint_dir if overview else str(folder.checkpoints))
+    written_to = overview.checkpoint_dir if overview else str(folder.checkpoints)
+    written = _written(written_to)
     return {
         "service": spec.name,
         **outcome,
@@ -232,6 +237,7 @@ def build_report(
         "leader": overview.leader if overview is not None else None,
         "total": overview.trainer.total if overview is not None and overview.trainer is not None else None,
         "written": written,
+        "files": kept_files(Path(written_to)),
         "memory_enforced": spec.executor.enforces_memory or cluster.has_containers,
         "notices": list(overview.notices) if overview else [],
         "untrained": not written and _seems_untrained(overview, cluster, recorded, folder.recording),
@@ -396,13 +402,8 @@ def _written(checkpoints: str) -> list[dict[str, Any]]:
         entries = sorted(Path(checkpoints).iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
     except OSError:
         return []
-    return [{"name": path.name, "bytes": _bytes(path)} for path in entries if not path.name.startswith(".")]
-
-
-def _bytes(path: Path) -> int:
-    """Return the size of a file, or of all files in a folder."""
-    files = path.rglob("*") if path.is_dir() else (path,)
-    return sum(file.stat().st_size for file in files if file.is_file())
+    shown = (path for path in entries if not path.name.startswith((".", keep.FOLDER)))
+    return [{"name": path.name, "bytes": folder_size(path)} for path in shown]
 
 
 def summary_lines(report: Report) -> Iterator[str]:
@@ -432,9 +433,14 @@ def summary_lines(report: Report) -> Iterator[str]:
     yield from (f"  warning   {notice}" for notice in report["notices"])
     names = [f"{item['name']} ({format_size(item['bytes'])})" for item in report["written"]]
     is_url, folder = "://" in report["checkpoints"], short_path(report["checkpoints"])
-    lost = "" if names else "; other files of the tasks are removed"
-    written = f"written   {_listed(names) or 'nothing'} in CHECKPOINT_DIR, {folder}{lost}"
+    written = f"written   {_listed(names) or 'nothing'} in CHECKPOINT_DIR, {folder}"
     yield f"  storage   CHECKPOINT_DIR is {folder}" if is_url else f"  {written}"
+    for kind, said in (("kept", "files   "), ("left", "not kept")):
+        for task, found in groupby(report["files"][kind], key=lambda item: item["task"]):
+            names = [f"{item['name']} ({format_size(item['bytes'])})" for item in found]
+            full = f"of {task}: service.keep_files is full"
+            where = f"in CHECKPOINT_DIR/{keep.FOLDER}/{task}" if kind == "kept" else full
+            yield f"  {said}  {_listed(names)} {where}"
     if not (names or is_url) and any(item["step"] for item in report["restarts"]):
         page = "docs/how-to/recipes.md#save-and-resume-checkpoints"
         yield f"  hint      restarts lost all steps: save checkpoints, {page}"

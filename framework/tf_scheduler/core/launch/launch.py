@@ -43,6 +43,7 @@ def payload_of(
     `writer`: launch of the task that stores checkpoints.
     """
     config = cluster_spec.tf_config(cluster if spec.strategy.traits.has_servers else {}, record.job, record.index)
+    storage = _storage(spec, record, writer)
     folder = {payload.CHECKPOINT_DIR: spec.checkpoint_dir} if spec.checkpoint_dir else {}
     folder |= {_JOURNAL: record.journal} if record.journal else {}
     return payload.Payload(
@@ -61,7 +62,9 @@ def payload_of(
         more_ports=record.more_ports,
         **_program(spec.program),
         log_dir=spec.checkpoint_dir,
-        storage=_storage(spec, record, writer),
+        storage=storage,
+        keep_files=_keep_files(spec, record, storage),
+        is_leader=spec.is_leader(record.job, record.index),
         strategy=spec.strategy.value,
         members_key=record.exec_key if spec.live and record.job is JobKind.CHIEF else "",
         **_files(spec, job),
@@ -73,6 +76,16 @@ def payload_of(
         message_interval=_message_interval(spec, record),
         event_folders=_event_folders(spec, job),
     )
+
+
+#: Jobs whose programs end by themselves with results.
+_WITH_FILES = (JobKind.CHIEF, JobKind.WORKER, JobKind.EVALUATOR)
+
+
+def _keep_files(spec: ServiceSpec, record: TaskRecord, stored: Mapping[str, Any]) -> int:
+    """Return how many bytes the task may keep: only where its CHECKPOINT_DIR stays."""
+    stays = stored["role"] == "writer" if stored else spec.checkpoint_dir.startswith("/")
+    return spec.keep_files if stays and record.job in _WITH_FILES else 0
 
 
 #: Maximum of messages per second from all tasks but the leader.
@@ -106,6 +119,7 @@ def placeholder_payload(original: payload.Payload, command: str) -> payload.Payl
         command=command,
         settings=quiet,
         storage={},
+        keep_files=0,
         members_key="",
         fetch=(),
         links={},

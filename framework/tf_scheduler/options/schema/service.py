@@ -204,6 +204,12 @@ class StorageOptions(Section):
         variable="SHARED_FILESYSTEM",
         examples=["/mnt/nfs/mnist", "gs://bucket/path"],
     )
+    keep_files = Integer(
+        "Maximum megabytes (2^20 bytes) of new files in the working directories of the tasks that are kept in "
+        "CHECKPOINT_DIR/files when a program ends, those of the leader first. 0: none.",
+        1000,
+        maximum=1_000_000,
+    )
     hdfs = section(HdfsSection, "Access to HDFS.")
     gcs_key = String(
         "JSON key of a Google Cloud service account. Tasks get the key in a file whose path is in "

@@ -1,0 +1,86 @@
+"""New files of a task's working directory are kept in CHECKPOINT_DIR/files."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tf_executor.user import keep
+
+
+def write(path: Path, size: int, at: float) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x" * size)
+    os.utime(path, (at, at))
+
+
+def run(checkpoints: Path | str, task: str = "worker-0", **settings: object) -> dict[str, list[list[object]]]:
+    """Keep the files of the current directory; return the stored record."""
+    own = {"task": task, "folder": str(checkpoints), "limit": 1000, "since": 100.0, "is_leader": False}
+    assert 0 == keep.main(json.dumps({**own, **settings}))
+    record = Path(checkpoints) / "files" / f"{task}.json"
+    return json.loads(record.read_text()) if record.exists() else {}
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "sandbox"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def checkpoints(tmp_path: Path) -> Path:
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    return folder
+
+
+def test_only_own_new_files_are_kept(sandbox: Path, checkpoints: Path) -> None:
+    """No older, hidden or linked file, and none of the executor or Python."""
+    write(sandbox / "out" / "model.keras", 10, 150.0)
+    write(sandbox / "train.py", 10, 50.0)
+    for name in ("stdout", "executor.log.1", ".netrc", "__pycache__/a.pyc", ".tf_executor/b", "checkpoints/c"):
+        write(sandbox / name, 10, 150.0)
+    (sandbox / "link").symlink_to("/etc/passwd")
+    (sandbox / "folder").symlink_to("/etc")
+
+    assert {"kept": [["out/model.keras", 10]], "left": []} == run(checkpoints)
+    files = [path for path in (checkpoints / "files").rglob("*") if path.is_file()]
+    assert ["model.keras", "worker-0.json"] == sorted(path.name for path in files)
+
+
+def test_newest_files_fit_first(sandbox: Path, checkpoints: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What does not fit is named; files of the last launch are replaced."""
+    write(checkpoints / "files" / "worker-0" / "old", 900, 100.0)
+    for name, size, at in (("a", 400, 101.0), ("b", 700, 102.0), ("c", 300, 103.0)):
+        write(sandbox / name, size, at)
+
+    assert {"kept": [["c", 300], ["b", 700]], "left": [["a", 400]]} == run(checkpoints)
+    assert "not kept: a (400 bytes)" in capsys.readouterr().err
+    assert not (checkpoints / "files" / "worker-0" / "old").exists()
+
+
+def test_leader_comes_first(sandbox: Path, checkpoints: Path) -> None:
+    """A task gets what others leave; the leader takes it back."""
+    write(sandbox / "model", 600, 101.0)
+
+    assert [["model", 600]] == run(checkpoints, "worker-1")["kept"]
+    assert [["model", 600]] == run(checkpoints, "worker-2")["left"]
+    assert [["model", 600]] == run(checkpoints, "chief-0", is_leader=True)["kept"]
+    assert not (checkpoints / "files" / "worker-1").exists()
+
+
+def test_problem_does_not_fail_the_task(sandbox: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(sandbox / "model", 1, 101.0)
+    (tmp_path / "file").touch()
+
+    assert {} == run("s3://bucket/run")
+    assert 0 == keep.main(
+        json.dumps({"task": "a", "folder": str(tmp_path / "file"), "limit": 9, "since": 1, "is_leader": True})
+    )
+    assert "files are not kept: " in capsys.readouterr().err
