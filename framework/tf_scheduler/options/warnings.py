@@ -239,16 +239,31 @@ def agents_without_executor_login(_: Document, options: Document) -> Iterator[Pr
         yield Problem("secret_delivery.executor_authentication", message)
 
 
+def _with_secrets(options: Document) -> list[str]:
+    """Return the sections of tasks that get secrets."""
+    secrets = [split_names(item["jobs"]) or JOBS for item in options["secrets"]]
+    return [section for section in JOBS if options[section]["count"] and any(section in jobs for jobs in secrets)]
+
+
+def servers_give_secrets(_: Document, options: Document) -> Iterator[Problem]:
+    """Warn that TensorFlow's servers read and write files for every client."""
+    sections = _with_secrets(options) if Strategy(options["service"]["strategy"]).traits.has_servers else []
+    if sections and not options["service"]["virtual_network_enabled"]:
+        yield Problem(
+            "secrets",
+            f"whoever reaches the port of a TensorFlow server of {', '.join(sections)} can read its secrets and files; "
+            "use a network that only the job reaches (docs/how-to/secrets.md)",
+        )
+
+
 def secrets_have_default_user(_: Document, options: Document) -> Iterator[Problem]:
     """Warn if tasks with secrets run as the default user, as do other services' tasks."""
     service = options["service"]
     default = next(option.default for option in OPTIONS if str(option) == "service.user")
     sections = [
         section
-        for section in JOBS
-        if options[section]["count"]
-        and not image_of(service, options[section]["image"], options[section]["gpus"] > 0)
-        and any(section in (split_names(item["jobs"]) or JOBS) for item in options["secrets"])
+        for section in _with_secrets(options)
+        if not image_of(service, options[section]["image"], options[section]["gpus"] > 0)
     ]
     if sections and service["user"] == default:
         yield Problem(
@@ -292,6 +307,7 @@ _RULES: tuple[_Rule, ...] = (
     checkpoint_dir_is_not_shared,
     agents_without_executor_login,
     secrets_have_default_user,
+    servers_give_secrets,
 )
 
 

@@ -156,7 +156,27 @@ def test_secrets_on_agents_without_executor_login_warn(source: str, expected: in
     warning = "secret_delivery.executor_authentication: on agents without --authenticate_http_executors"
 
     assert expected == sum(line.startswith(warning) for line in warnings_of({**accepted, **secrets}, user="games"))
-    assert [] == warnings_of(accepted, user="games") == warnings_of(secrets, user="games")
+    assert [] == warnings_of(accepted, user="games")
+    assert [] == warnings_of(secrets, user="games", strategy="independent")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "more", "named"),
+    [
+        ("multi_worker_mirrored", {"worker": {"count": 2}}, "worker"),
+        ("independent", {"worker": {"count": 2}}, ""),
+        ("multi_worker_mirrored", {"service": {"virtual_network_enabled": True}}, ""),
+    ],
+)
+def test_secrets_of_tasks_with_servers_warn(strategy: str, more, named: str) -> None:
+    """Their servers read files for every client that reaches the port."""
+    service = {"strategy": strategy, **more.get("service", {})}
+    document = {"secrets": [{"source": "env:KEY", "env": "KEY"}], "parameter_server": {"count": 0}, **more}
+    document.pop("service", None)
+    (found,) = [text for text in warnings_of(document, **service) if "TensorFlow server" in text] or [""]
+
+    assert named in found
+    assert bool(named) is bool(found)
 
 
 @pytest.mark.parametrize(
