@@ -17,7 +17,7 @@ import options_page
 from step_transitions import TRANSITIONS
 from tf_executor.contract.states import Status, TaskState
 from tf_executor.process import health
-from tf_executor.process.memory import CLOSING_SECONDS
+from tf_executor.process.ports import CLOSING_SECONDS
 from tf_scheduler.api.views.base import SILENCE
 from tf_scheduler.cli.main import cli
 from tf_scheduler.convert import beta, pod, tfjob, tony

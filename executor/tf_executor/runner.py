@@ -221,7 +221,9 @@ class TaskRunner:
         if "(SIGKILL)" in report.message:
             output = ""  # no program writes why it is killed; the shell and TensorFlow write much
         if report.state == "TASK_FAILED" and report.ending is not None and report.ending.exit_code:
-            ending = replace(report.ending, error=error.text, cannot_start=error.cannot_start)
+            ending = replace(
+                report.ending, error=error.text, cannot_start=error.cannot_start, port_taken=error.port_taken
+            )
             # A stopped program may have any exception: why it was stopped says more.
             error = error if report.message.startswith("exit code") else replace(error, is_cause=False)
             return replace(report, message=error.message(report.message, output), ending=ending)

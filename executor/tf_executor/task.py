@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Mapping
 
+from tf_executor.contract.advice import PORT_HINT
 from tf_executor.contract.payload import CHECKPOINT_DIR, USAGE_EVERY, Payload, PayloadError, WantedMembers
 from tf_executor.contract.reports import EVENT_FILES, OUTPUT, TaskEnd
 from tf_executor.contract.settings import COMMAND, HTTP, Liveness
@@ -33,8 +34,8 @@ from tf_executor.process import memory, supervisor
 from tf_executor.process.freezing import ProcessSample, sample_processes
 from tf_executor.process.health import HealthChecks, http_problem
 from tf_executor.process.last_output import ProgramError, output_excerpt, program_error, storage_reason
-from tf_executor.process.memory import is_port_held_by_others, is_port_still_held_by_others
 from tf_executor.process.output import TAIL_BYTES, Output
+from tf_executor.process.ports import is_served_by_others, stranger_at
 from tf_executor.process.supervisor import CommandContext, LimitsError, SpawnError, Supervisor
 from tf_executor.process.temporary import TemporaryFolder
 from tf_executor.process.tree import descendants
@@ -170,6 +171,8 @@ class TaskProcess:
 
     def spawn(self, stage: Stage, ending: TaskEnd) -> events.Event:
         """Start a stage; `ending`: how the program ended, for stages after the program."""
+        if (self._paths is None or stage is Stage.PROGRAM) and (problem := self._port_problem()):
+            return events.SpawnFailed(problem, TaskEnd(port_taken=True))
         try:
             if self._paths is None:
                 self._paths = self._prepare()
@@ -188,9 +191,9 @@ class TaskProcess:
             with suppress(OSError):  # without the watchdog
                 self._watch_entry(session_entry(pid))
         except InterpreterError as error:
-            return events.SpawnFailed(str(error), "no interpreter")
+            return events.SpawnFailed(str(error), TaskEnd(127, error="no interpreter", cannot_start=True))
         except LimitsError as error:
-            return events.SpawnFailed(str(error), "no such user or limit")
+            return events.SpawnFailed(str(error), TaskEnd(127, error="no such user or limit", cannot_start=True))
         except (OSError, ValueError, SpawnError) as error:
             what = "prepare the task" if self._paths is None else f"start the {stage.value}"
             return events.SpawnFailed(f"cannot {what}: {error}")
@@ -219,14 +222,10 @@ class TaskProcess:
         if event.ending.exit_code == 0:
             return event
         oom, message = memory.read_oom_kills().since(self._memory_before)
-        messages, port = [message] if message else [], self._payload.port
-        own = os.getpid()
-        is_taken = port > 0 and is_port_still_held_by_others(port, lambda: [own, *descendants(own)])
-        if is_taken:
-            messages.append(f"another process listens on the task's port {port}")
-        stopped = [item.pid for item in sample_processes(own) if item.is_stopped]
+        messages = [message] if message else []
+        stopped = [item.pid for item in sample_processes(os.getpid()) if item.is_stopped]
         messages += [f"process {pid} is stopped by a signal (SIGSTOP)" for pid in stopped[:1]]
-        ending = replace(event.ending, out_of_memory=oom, port_taken=is_taken, was_frozen=bool(stopped))
+        ending = replace(event.ending, out_of_memory=oom, was_frozen=bool(stopped))
         return events.Exited(ending, "; ".join(messages))
 
     def settle(self, ending: TaskEnd) -> tuple[str, ProgramError]:
@@ -260,7 +259,17 @@ class TaskProcess:
             return excerpt, ProgramError()
         variables = {} if self._paths is None else program_environment(self._payload, self._environ, self._paths)
         output = self._err.tail if self._err.tail.strip() else self._out.tail
-        return excerpt, program_error(ending.exit_code, output, secrets, self._sandbox, variables)
+        error = program_error(ending.exit_code, output, secrets, self._sandbox, variables)
+        problem = self._port_problem() if error.hint == PORT_HINT else ""
+        return excerpt, replace(error, hint=problem, port_taken=True) if problem else error
+
+    def _port_problem(self) -> str:
+        """Return who uses a port of this task; empty if no process outside of it does."""
+        own = os.getpid()
+        for port in filter(None, (self._payload.port, *self._payload.more_ports)):
+            if stranger := stranger_at(port, lambda: [own, *descendants(own)]):
+                return f"port {port} of the task is in use by {stranger}"
+        return ""
 
     def _prepare(self) -> TaskPaths:
         path = self._environ.get("PATH") or DEFAULT_PATH
@@ -410,7 +419,7 @@ class TaskProcess:
     def _is_own_port(self) -> bool:
         """Return False if a process outside of the task listens on the task's port."""
         port = int(self._payload.readiness.rpartition(":")[2])
-        if not is_port_held_by_others(port, descendants(os.getpid())):
+        if not is_served_by_others(port, descendants(os.getpid())):
             return True
         log.warning("another process listens on port %s of the task", port)
         return False

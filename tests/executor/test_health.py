@@ -23,7 +23,6 @@ from tf_executor.contract.settings import Liveness
 from tf_executor.lifecycle.events import Ready, Unhealthy
 from tf_executor.process import health
 from tf_executor.process.health import HealthChecks, http_problem
-from tf_executor.process.memory import is_port_held_by_others
 
 SETTINGS = bytes([0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 100])
 CHANGED = "REASON_TASK_HEALTH_CHECK_STATUS_UPDATED"
@@ -129,19 +128,6 @@ def test_server_of_other_process_is_not_ready(executor: Any) -> None:
             executor.states("TASK_KILLING", "TASK_KILLED")
         finally:
             other.kill()
-
-
-def test_port_owner_is_detected() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as client:
-        port, client_port = listener.getsockname()[1], client.getsockname()[1]
-        assert [False, True] == [
-            is_port_held_by_others(port, [os.getpid()]),
-            is_port_held_by_others(port, [1, os.getppid()]),
-        ]
-        assert not is_port_held_by_others(client_port, [])
-    assert not is_port_held_by_others(port, [])
-    with socket.create_server(("::", 0), family=socket.AF_INET6) as listener:
-        assert is_port_held_by_others(listener.getsockname()[1], [])
 
 
 @pytest.mark.usefixtures("real_tensorflow")
@@ -289,8 +275,7 @@ def test_http_liveness_without_server_fails(url: str) -> None:
 
 
 def test_broken_web_server_fails_task(executor: Any, web: str) -> None:
-    target = web.rpartition(":")[0] + ":{port}/500"
-    executor.launch("sleep 3600", liveness=quick("http", target), port=int(web.rpartition(":")[2]))
+    executor.launch("sleep 3600", liveness=quick("http", web + "/{task_index}"), task="worker-500")
     executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_KILLING")
     message = executor.states("TASK_FAILED")["message"]
     assert message.startswith(f"not alive: {web}/500 returned status 500 (2 consecutive failures)"), json.dumps(message)

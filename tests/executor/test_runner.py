@@ -6,7 +6,6 @@ import base64
 import os
 import select
 import signal
-import socket
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -77,33 +76,6 @@ def test_exception_and_its_line_are_reported(executor: Any) -> None:
     error = "ModuleNotFoundError: No module named 'nope' (program.py:3)"
     assert TaskEnd(1, error=error, cannot_start=True) == ending(status)
     assert f"{error}, exit code 1" == status["message"]
-
-
-@pytest.mark.parametrize("own", [False, True])
-def test_port_of_other_process_is_reported(executor: Any, own: bool) -> None:
-    """A listener of the task itself does not count, also if it outlives the program."""
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        port = other.getsockname()[1]
-        if own:
-            other.close()
-            program = (
-                "import os, socket, sys, time\n"
-                "ready, done = os.pipe()\n"
-                "if os.fork():\n"
-                "    os.read(ready, 1)\n"
-                "    os._exit(1)\n"
-                f"server = socket.create_server(('127.0.0.1', {port}))\n"
-                "os.write(done, b'x')\n"
-                "time.sleep(3600)\n"
-            )
-        else:
-            other.listen()
-            program = "import sys\nsys.exit(1)\n"
-        executor.launch(write(executor, program), port=port)
-        status = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED")
-    assert (not own) is bool(ending(status).port_taken)
-    assert (not own) is (f"another process listens on the task's port {port}" in status["message"])
 
 
 def test_leftover_processes_are_gone_before_last_update(executor: Any) -> None:

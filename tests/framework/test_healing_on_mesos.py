@@ -175,7 +175,7 @@ def test_recovery_and_operator_commands_on_mesos(watched, cluster) -> None:
     watched.paused(WORKER_1)
     with socket.create_server(("", int(fifth.address.rpartition(":")[2]))):
         watched.order(PodVerb.RESUME)
-        watched.until_message(f"another process listens at {fifth.address}")
+        watched.until_message(f" of the task is in use by process {os.getpid()} ")
         sixth = watched.joined(WORKER_1, after=fifth)
     assert fifth.address != sixth.address
     assert {1} == {watched.state.stored.tasks[TaskName(name)].serial for name in ("ps-0", "worker-0")}

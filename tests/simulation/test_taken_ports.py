@@ -17,7 +17,8 @@ from tf_scheduler.model.resources import VirtualNetwork
 from tf_scheduler.model.spec import JobKind, RestartPolicy, ServiceSpec
 
 ALL = ("ps-0", "worker-0", "worker-1", "chief-0")
-IN_USE = send.status("worker-1", TaskState.FAILED, exit_code=1, message="exit code 1", port_taken=True)
+SENTENCE = "port 31001 of the task is in use by another process"
+IN_USE = send.status("worker-1", TaskState.FAILED, message=SENTENCE, port_taken=True)
 #: Until every back-off is over.
 AGAIN = (send.wait(8.0), send.offers(), send.running())
 
@@ -35,7 +36,7 @@ def test_next_launch_gets_new_port_and_restarts_only_chief() -> None:
     world = on_one_agent()
     first = address(world)
 
-    play(world, IN_USE, expect.outcome(f"another process listens at {first}"), *AGAIN, *AGAIN)
+    play(world, IN_USE, expect.outcome(f"worker-1 has failed: {SENTENCE}"), *AGAIN, *AGAIN)
 
     assert first != address(world)
     assert {"worker-1": 2, "chief-0": 2, "ps-0": 1, "worker-0": 1} == {

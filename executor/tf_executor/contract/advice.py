@@ -11,14 +11,17 @@ from .strategies import Strategy
 #: Variable that makes tf.keras Keras 2, the package tf_keras; and the values that TensorFlow accepts.
 KERAS_2, KERAS_2_VALUES = "TF_USE_LEGACY_KERAS", ("1", "true", "True")
 
+#: Hint on an error of a server whose port is in use.
+PORT_HINT = (
+    "another process uses the port; programs should use the task's own port, which is in TF_CONFIG and TASK_PORT"
+)
 #: Text of an error -> what to do. The first entry counts.
 _HINTS = (
     (r"No module named 'tensorflow\.(examples|contrib)|module 'tensorflow[\w.]*' has no attribute '(app|flags|Session|"
      r"placeholder|contrib|ConfigProto|get_variable)'",
      "the program is written for TensorFlow 1: `dcos-tensorflow runtime create tf1.15 --tensorflow 1.15 --python 3.7` "
      "installs it, and service.python `runtime:tf1.15` uses it"),
-    (r"[Aa]ddress already in use|Could not start gRPC server",
-     "another process uses the port; programs should use the task's own port, which is in TF_CONFIG and PORT"),
+    (r"[Aa]ddress already in use|Could not start gRPC server", PORT_HINT),
     (r"ProcessGroupNCCL is only supported with GPUs|doesn't have NCCL built in",
      "NCCL needs GPUs: without GPUs, call init_process_group with the backend gloo"),
     (r"\bNCCL\b.*(error|failure)|nccl\w*Error",

@@ -120,7 +120,7 @@ class TaskEnd:
     out_of_memory: bool = False
     #: Stage of the launch that failed instead of the program, such as `fetch` or `pre`; empty for none.
     failed_stage: str = ""
-    #: Whether another process listened on the task's port when the program ended.
+    #: Whether the program could not start, or its server, because another process uses a port of the task.
     port_taken: bool = False
     #: Whether processes of the task were stopped by a signal, or blocked, when the program ended.
     was_frozen: bool = False

@@ -69,8 +69,8 @@ class SpawnFailed(Event):
     """The system could not start the stage."""
 
     reason: str
-    #: Set if no launch on this agent could: the program's error, with a shell's exit code 127.
-    error: str = ""
+    #: The program's error with a shell's exit code 127, if no launch on this agent could start; or a port in use.
+    ending: TaskEnd = NO_END
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Exited(Event):
     """The stage's main process has exited; its children may still run."""
 
     ending: TaskEnd
-    #: Message about OOM kills and a port that another process holds; empty without any.
+    #: Message about OOM kills and stopped processes; empty without any.
     evidence: str = ""
 
 

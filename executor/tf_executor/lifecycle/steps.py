@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Callable, Tuple
 
-from tf_executor.contract.reports import TaskEnd
+from tf_executor.contract.reports import NO_END
 from tf_executor.lifecycle import events
 from tf_executor.lifecycle.events import LifecycleState, SendReport, Stage, TaskPhase
 from tf_executor.user.fetch import NO_PACKAGE, WRONG_DIGEST
@@ -77,8 +77,8 @@ def _refused(state: LifecycleState, event: events.LaunchRefused, now: float) -> 
 
 def _spawn_failed(state: LifecycleState, event: events.SpawnFailed, now: float) -> Step:
     """Fail the task, whose stage could not start, and kill what earlier stages left."""
-    if event.error:
-        state = replace(state, ending=TaskEnd(exit_code=127, error=event.error, cannot_start=True))
+    if event.ending != NO_END:
+        state = replace(state, ending=event.ending)
     state = state.with_failure(event.reason)
     # Without a stage: a program that did not start has not run.
     return _sweep(replace(state, stage=None) if _is_program(state) else state, now)

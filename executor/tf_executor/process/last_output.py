@@ -153,6 +153,8 @@ class ProgramError:
     cannot_start: bool = False
     #: What to do; empty if unknown.
     hint: str = ""
+    #: Whether another process uses the task's port, which the program needs.
+    port_taken: bool = False
 
     def message(self, end: str, excerpt: str) -> str:
         """Return the message of a failure.

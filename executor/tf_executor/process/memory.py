@@ -1,4 +1,4 @@
-"""Measure OOM kills (cgroups), used memory, CPU time and listening ports (/proc)."""
+"""Measure OOM kills (cgroups), used memory and CPU time (/proc)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import os
 import resource
 import threading
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, Sequence
+from typing import Callable, Sequence
 
 from tf_executor.contract.reports import Usage
 
@@ -220,54 +219,3 @@ class UsageReporter:
 
     def _measure(self) -> Usage:
         return self._meter.measure(sample_processes(os.getpid()), time.monotonic())
-
-
-# Ports.
-
-#: TCP_LISTEN in /proc/net/tcp, hexadecimal (proc(5)).
-_LISTEN = "0A"
-#: Seconds in which the sockets of a killed process are closed, also on a busy machine.
-CLOSING_SECONDS = 3.0
-_LOOK = 0.05
-_LOCAL, _STATE, _INODE = 1, 3, 9
-
-
-def is_port_held_by_others(port: int, own: Iterable[int], root: Path = Path("/proc")) -> bool:
-    """Return whether a process outside of `own` listens on `port`; False if unknown."""
-    listening = set(_listening(port, root))
-    return bool(listening) and not any(listening & set(_sockets(root / str(pid))) for pid in own)
-
-
-def is_port_still_held_by_others(port: int, own: Callable[[], Iterable[int]]) -> bool:
-    """Like `is_port_held_by_others`, but wait until an ended program's sockets close.
-
-    The threads of a killed process hold the sockets while they exit, but /proc shows none for the main thread
-    (proc(5)).
-    """
-    deadline = time.monotonic() + CLOSING_SECONDS
-    while is_port_held_by_others(port, own()):
-        if time.monotonic() > deadline:
-            return True
-        time.sleep(_LOOK)  # a socket that closes announces itself to nobody
-    return False
-
-
-def _listening(port: int, root: Path) -> Iterator[str]:
-    """Yield the inodes of the sockets that listen on `port`."""
-    for name in ("tcp", "tcp6"):
-        for fields in map(str.split, read_proc(root / "net" / name).splitlines()[1:]):
-            if fields[_STATE] == _LISTEN and int(fields[_LOCAL].rpartition(":")[2], 16) == port:
-                yield fields[_INODE]
-
-
-def _sockets(process: Path) -> Iterator[str]:
-    """Yield the inodes of the sockets that a process has open."""
-    try:
-        entries = list((process / "fd").iterdir())
-    except OSError:
-        return
-    for entry in entries:
-        with suppress(OSError):  # closed meanwhile
-            target = os.readlink(entry)
-            if target.startswith("socket:["):
-                yield target[len("socket:[") : -1]

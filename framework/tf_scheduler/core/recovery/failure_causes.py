@@ -69,6 +69,7 @@ CAUSE_RULES: tuple[CauseRule, ...] = (
         Cause.USER_ERROR,
         lambda end, _: end.reason in _LIMITS or end.program.out_of_memory,
     ),
+    CauseRule("another process uses its port", Cause.INFRASTRUCTURE, lambda end, _: end.program.lacks_port),
     CauseRule(
         "its files or checkpoints could not be fetched, its pre command failed, or its executor could not be started",
         Cause.USER_ERROR,
@@ -92,11 +93,6 @@ CAUSE_RULES: tuple[CauseRule, ...] = (
         "its exit code requests a restart (uncounted_exit_codes; default: 42, 143)",
         Cause.RESTART_ASKED,
         lambda end, requested: end.program.exit_code in requested,
-    ),
-    CauseRule(
-        "another process listened on its port when it failed",
-        Cause.INFRASTRUCTURE,
-        lambda end, _: end.program.lacks_port,
     ),
     CauseRule(
         "it ended by a signal, or with exit code 128 + signal",
@@ -181,13 +177,14 @@ def blames_agent(status: TaskStatus, cause: Cause, ran: bool) -> bool:
     """
     if status.state is TaskState.KILLED:
         return False
-    if status.end.out_of_memory or status.is_dropped_by_agent or status.end.failed_stage == _PRE:
+    end = status.end
+    if end.out_of_memory or end.lacks_port or status.is_dropped_by_agent or end.failed_stage == _PRE:
         return status.is_dropped_by_agent
     if not ran:
         return cause in (Cause.USER_ERROR, Cause.INFRASTRUCTURE) and status.reason not in DRAIN_REASONS
-    if cause is not Cause.INFRASTRUCTURE or status.reason in DRAIN_REASONS or status.end.exit_code is not None:
+    if cause is not Cause.INFRASTRUCTURE or status.reason in DRAIN_REASONS or end.exit_code is not None:
         return False
-    return status.end.signal not in _OWN_SIGNALS
+    return end.signal not in _OWN_SIGNALS
 
 
 def failure_message(suspect: AgentFailures | None, now: float) -> tuple[Outcome, ...]:

@@ -31,7 +31,7 @@ from tf_scheduler.model.task import Cause, LaunchEnd, Recovery, TaskRecord, Task
 # --- Evidence about an end: the port, and whether it is like a former one
 #
 # Mesos offers ports and does not guard them: another process may listen there, and each launch at the previous address
-# would fail at bind. No exit code tells this, so the executor looks who listens when a program fails.
+# would fail at bind. So the executor checks the ports before the program starts, and after an error that names a port.
 
 
 #: Maximum number of remembered bad addresses per task.
@@ -74,8 +74,9 @@ def _with_evidence(state: SchedulerState, recovery: Recovery, change: StatusChan
     )
     if not status.end.lacks_port or state.spec.network is not None:
         return recovery
-    why = f"{recovery.why}; another process listens at {record.address}"
-    return replace(recovery, why=why, bad_addresses=(*bad, record.address)[-MAX_BAD_ADDRESSES:])
+    host = record.address.rpartition(":")[0]
+    used = (record.address, *(f"{host}:{port}" for port in record.more_ports))
+    return replace(recovery, bad_addresses=(*bad, *used)[-MAX_BAD_ADDRESSES:])
 
 
 # --- Ended tasks
@@ -371,7 +372,7 @@ def _recovery(state: SchedulerState, change: StatusChange, cause: Cause) -> Reco
     ready_at = now + restart_delay(policy, streak, jitter_from_id(change.new_id()))
     is_gone = replacement.is_agent_gone(status)
     uncounted = recent_failures(before.uncounted if before else (), policy.window, now)
-    if cause is Cause.INFRASTRUCTURE and change.has_run and not is_gone:
+    if cause is Cause.INFRASTRUCTURE and (change.has_run or status.end.lacks_port) and not is_gone:
         uncounted = (*uncounted, now)
     timeout = state.spec.recovery.start_timeout
     has_joined = timeout is None or now - record.launched_at >= STEADY_SECONDS + timeout

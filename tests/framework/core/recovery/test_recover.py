@@ -15,6 +15,7 @@ from tf_scheduler.core.state.reducer import COLLATERAL_SECONDS, apply
 from tf_scheduler.model.effects import AgentFailureRecorded, RecoveryDecided, StatusStored
 from tf_scheduler.model.ids import AgentId
 from tf_scheduler.model.offer import AgentSnapshot
+from tf_scheduler.model.resources import Resource
 from tf_scheduler.model.spec import JobKind, RecoveryPolicy, RestartPolicy, RestartWhen
 from tf_scheduler.model.state import PendingReconciliation
 from tf_scheduler.model.task import AgentFailures, Cause, Recovery
@@ -167,6 +168,16 @@ def test_address_is_bad_if_another_process_listens(port_taken: bool, bad: bool) 
 
     assert (("x:1", address) if bad else ("x:1",)) == item.bad_addresses
     assert ((Cause.INFRASTRUCTURE, ()) if bad else (Cause.USER_ERROR, (NOW,))) == (item.cause, item.failures)
+
+
+def test_all_ports_of_a_task_are_bad_if_it_could_not_start() -> None:
+    """It may stay on its agent; restart.max_uncounted limits such ends."""
+    record = replace(STATE.stored.tasks["worker-0"], address="a:6", resources=(Resource("ports", ((5, 6),)),))
+    state = with_fields(STATE, tasks={**STATE.stored.tasks, "worker-0": record})
+
+    item = recoveries(end(state, ran=False, exit_code=None, port_taken=True))["worker-0"]
+
+    assert (("a:6", "a:5"), False, (NOW,)) == (item.bad_addresses, item.must_move, item.uncounted)
 
 
 def test_failure_of_a_frozen_program_does_not_count() -> None:
