@@ -11,11 +11,10 @@ from hypothesis import settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
 from kit.certificates import Certificates
-from kit.shared import Shared, SharedServers, repair_cluster
+from kit.shared import Shared, SharedServers, port_block, repair_cluster
 from mesos_local.agents import default_agents
 from mesos_local.cluster import LocalCluster
 from spotless import FAILED, no_framework_left
-from tf_scheduler.cli.local_run.ports import port_block
 
 # No deadline: the duration of an example depends on the load of the machine. Examples are random in CI too; the folder
 # keeps those that fail for the next run.

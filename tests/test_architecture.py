@@ -128,7 +128,7 @@ ALLOWED = {
     "tf_scheduler.web": set(),
     "dcos_command": set(),
     "mesos_client": set(),
-    "mesos_local": {"tf_executor.user.archive"},
+    "mesos_local": {"tf_executor.process.ports", "tf_executor.user.archive"},
 }
 #: The composition roots construct everything.
 ROOT_ROOMS = {"tf_scheduler.cli", "tf_scheduler.service", "tf_scheduler.__main__"}

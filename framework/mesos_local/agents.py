@@ -257,7 +257,7 @@ class _Object(dict[str, Any]):
 
 
 def load_agents(path: Path) -> tuple[AgentSpec, ...]:
-    """Read an agents file and assign missing ports.
+    """Read an agents file; ports may be missing (`with_ports`).
 
     The file is a JSON list of {"hostname", "resources", "attributes"}. Raises MesosLocalError, which lists all errors.
     """
@@ -268,7 +268,7 @@ def load_agents(path: Path) -> tuple[AgentSpec, ...]:
     errors = [error for position, entry in enumerate(content) for error in _shape_errors(position, entry)]
     if errors := errors + find_errors(entries):
         raise _not_valid(path, errors)
-    return with_ports([AgentSpec(**entry) for entry in content])
+    return tuple(AgentSpec(**entry) for entry in content)
 
 
 def _read(path: Path) -> bytes:

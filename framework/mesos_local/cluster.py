@@ -15,6 +15,7 @@ from .host import (
     DamagedRecordError,
     MesosLocalError,
     NodeDiedError,
+    PortClaims,
     ProcessId,
     end_orphans,
     explain_os_errors,
@@ -113,6 +114,7 @@ class LocalCluster:
         master_port: Default: any free port.
         containers: Whether agents enforce limits, run images and have the network `dcos` (see `network`). Requires
             root rights, and an empty result of `network.missing_requirements`.
+        claims: Ports that the cluster claims while it runs. The cluster adds its nodes' own.
 
     Errors are MesosLocalError.
     """
@@ -127,6 +129,7 @@ class LocalCluster:
         die_with_parent: bool = False,
         master_port: int | None = None,
         containers: bool = False,
+        claims: PortClaims | None = None,
     ) -> None:
         self._settings = ClusterSettings(
             library="",
@@ -141,6 +144,7 @@ class LocalCluster:
             raise MesosLocalError(f"{len(self._settings.agents)} agents with containers; maximum: {MAX_AGENTS}")
         self._die_with_parent = die_with_parent
         self._master_port = master_port
+        self._claims = claims or PortClaims()
         self._requested_directory = directory
         self._directory: Path | None = None
         self._nodes: dict[str, Node] = {}
@@ -268,7 +272,7 @@ class LocalCluster:
         zookeeper = ["zookeeper"] if self._settings.zookeeper else []
         network = ["network"] if self._settings.containers else []
         names = ["master", *zookeeper, *network, *(spec.hostname for spec in self._settings.agents)]
-        ports = free_ports(len(names))
+        ports = free_ports(len(names), self._claims)
         ports[0] = self._master_port or ports[0]
         return {name: f"127.0.0.1:{port}" for name, port in zip(names, ports, strict=True)}
 
@@ -277,7 +281,7 @@ class LocalCluster:
 
         def add(kind: type[Node], name: str, command: Callable[[], list[str]], variables: Mapping[str, str]) -> None:
             log = directory / "logs" / f"{name}.log"
-            self._nodes[name] = kind(name, addresses[name], log, command, variables, self._write_record)
+            self._nodes[name] = kind(name, addresses[name], log, command, variables, self._write_record, self._claims)
 
         def add_mesos(kind: type[Node], name: str, flags: Mapping[str, str], *arguments: str) -> None:
             listen = self._inner_address(name, addresses[name])
@@ -384,4 +388,5 @@ class LocalCluster:
             # Last, so that the guard finishes the work if this process is killed.
             if self._guard is not None:
                 self._guard.end(0)
+            self._claims.close()
             self._directory, self._nodes, self._guard = None, {}, None

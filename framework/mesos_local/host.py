@@ -1,10 +1,11 @@
-"""Start, find and end processes; file locks, free ports, deferred signals, errors."""
+"""Start, find and end processes; file locks, claims to ports, deferred signals."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import random
+import re
 import select
 import signal
 import socket
@@ -15,6 +16,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+
+from tf_executor.process.ports import is_free
 
 
 class MesosLocalError(Exception):
@@ -178,10 +181,12 @@ def _inheritable() -> Iterator[int]:
                 yield descriptor
 
 
-def spawn(command: Sequence[str], environment: Mapping[str, str], log: Path) -> ProcessId:
+def spawn(
+    command: Sequence[str], environment: Mapping[str, str], log: Path, inherited: Iterable[int] = ()
+) -> ProcessId:
     """Start a process in a new session, safe from Ctrl-C, with its output in `log`.
 
-    Raises OSError if the log cannot be written.
+    `inherited`: descriptors that stay open in it. Raises OSError if the log cannot be written.
     """
     with log.open("ab") as output:
         files: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
@@ -190,6 +195,7 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], log: Path) -> 
             (os.POSIX_SPAWN_DUP2, output.fileno(), 2),
         ]
         files += [(os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in _inheritable()]
+        files += [(os.POSIX_SPAWN_DUP2, descriptor, descriptor) for descriptor in inherited]  # clears FD_CLOEXEC
         # A child would inherit signals that Python or a shell has set to be ignored.
         defaults = [signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ]
         pid = os.posix_spawn(
@@ -251,27 +257,64 @@ def locked(path: Path) -> Iterator[None]:
 _CANDIDATES = range(20000, 30000)
 
 
-def free_ports(count: int) -> list[int]:
-    """Return distinct free ports, chosen at random to avoid those of another cluster."""
+def free_ports(count: int, claims: PortClaims | None = None) -> list[int]:
+    """Return distinct free ports, chosen at random; `claims` keeps them claimed."""
     ports: list[int] = []
-    for port in random.sample(_CANDIDATES, len(_CANDIDATES)):
-        if len(ports) == count:
-            return ports
-        if is_free(port):
-            ports.append(port)
+    with PortClaims() as own:
+        for port in random.sample(_CANDIDATES, len(_CANDIDATES)):
+            if len(ports) == count:
+                return ports
+            if (claims or own).add(port, port) and is_free(port):
+                ports.append(port)
     raise MesosLocalError("not enough free ports between 20000 and 29999")
 
 
-def is_free(port: int) -> bool:
-    """Whether a server could listen at the port on loopback."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
+class PortClaims:
+    """Ports that this process claims, for all users, until it closes the claims.
 
+    A claim is an abstract Unix socket (unix(7)) with the range in its name: names exist in one network namespace, as
+    ports do, and the kernel frees those of a killed process. Child processes may inherit claims (`spawn`).
+    """
+
+    def __init__(self) -> None:
+        self._sockets: list[socket.socket] = []
+
+    def __enter__(self) -> PortClaims:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def descriptors(self) -> list[int]:
+        return [each.fileno() for each in self._sockets]
+
+    def add(self, first: int, last: int) -> bool:
+        """Claim a range; return whether no other process has claimed a port of it."""
+        own = socket.socket(socket.AF_UNIX)
+        try:
+            own.bind(f"\0{_CLAIM}{first}-{last}")
+        except OSError:
+            own.close()
+            return False
+        self._sockets.append(own)
+        # After bind: of two processes that claim at the same time, at least one finds the claim of the other.
+        text = (PROC / "thread-self" / "net" / "unix").read_text(errors="replace")
+        mine = {each.getsockname()[1:].decode() for each in self._sockets}
+        others = [match for match in _CLAIMS.finditer(text) if match[1] not in mine]
+        if any(int(match[2]) <= last and first <= int(match[3]) for match in others):
+            self._sockets.pop().close()
+            return False
+        return True
+
+    def close(self) -> None:
+        while self._sockets:
+            self._sockets.pop().close()
+
+
+#: Begin of the names of claims; and a name in /proc/net/unix, with its range.
+_CLAIM = "dcos-tensorflow/ports/"
+_CLAIMS = re.compile(rf"@({_CLAIM}(\d+)-(\d+))$", re.MULTILINE)
 
 MARK = "DCOS_TENSORFLOW_LOCAL"  # environment variable of every node with the cluster's directory
 # Environment variables of nodes, executors and fetchers with paths in the cluster's directory.

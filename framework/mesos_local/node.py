@@ -16,14 +16,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from ctypes.util import find_library
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
 from tf_executor.contract.http import HttpClient, NoReplyError
 
 from .agents import AgentSpec, count_gpus
-from .host import MARK, MesosLocalError, NodeDiedError, ProcessId, spawn, uninterrupted
+from .host import MARK, MesosLocalError, NodeDiedError, PortClaims, ProcessId, spawn, uninterrupted
 from .network import PLUGINS, cgroups_root
 
 _LOG_LINES = 15
@@ -36,7 +36,7 @@ _START_TIMEOUT = 30.0  # seconds
 class Node:
     """Master, agent or ZooKeeper. A restart keeps `address` ("IP:PORT") and work dir.
 
-    `command` is called at each start, `changed` after each start and stop.
+    `command` is called at each start, `changed` after each start and stop. `claims` last until the process exits.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Node:
     command: Callable[[], Sequence[str]]
     environment: Mapping[str, str]
     changed: Callable[[], None]
+    claims: PortClaims = field(default_factory=PortClaims)
     started_at: float = 0.0
     process: ProcessId | None = None
 
@@ -63,7 +64,7 @@ class Node:
         if self.process is not None and self.process.alive():
             raise MesosLocalError(f"{self.name} is already running (process {self.process.pid})")
         self.started_at = time.time()
-        self.process = spawn(self.command(), self.environment, self.log_path)
+        self.process = spawn(self.command(), self.environment, self.log_path, self.claims.descriptors)
         self.changed()
 
     def ready(self) -> bool:

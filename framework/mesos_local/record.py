@@ -195,22 +195,24 @@ def clear_directory(directory: Path, containers: bool = False) -> None:
     with explain_os_errors("folder", directory):
         if not has_been_used(directory) and any(entry.name != LOCK for entry in directory.iterdir()):
             raise MesosLocalError(f"{directory} is not empty, and its files are not from a local cluster")
-        record = read_record(directory)
-        if record and record.any_alive():
-            raise _occupied(directory, record, containers)
+        check_unoccupied(directory, containers)
         remove_helpers(directory)
         for name in _FOLDERS:
             shutil.rmtree(directory / name, ignore_errors=True)
         (directory / "logs").mkdir(mode=0o700)
 
 
-def _occupied(directory: Path, record: ClusterRecord, containers: bool) -> MesosLocalError:
+def check_unoccupied(directory: Path, containers: bool = False) -> None:
+    """Raise MesosLocalError if a cluster is running in the folder."""
+    record = read_record(directory)
+    if record is None or not record.any_alive():
+        return
     if record.ended():
-        return NodeDiedError(record.broken(directory))
+        raise NodeDiedError(record.broken(directory))
     master = record.nodes["master"].address
     lacks = containers and not record.settings.containers
     remedy = f"; it has no containers; stop it first: {down_command(directory)}" if lacks else ""
-    return MesosLocalError(f"a local cluster already runs in {directory} (master {master}){remedy}")
+    raise MesosLocalError(f"a local cluster already runs in {directory} (master {master}){remedy}")
 
 
 def release_directory(directory: Path, temporary: bool) -> None:

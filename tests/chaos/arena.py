@@ -17,6 +17,7 @@ import click
 from chaos.evidence import Heard, Launched, Record
 from chaos.faults import Store
 from kit.containers import mounts
+from kit.shared import port_block
 from kit.zookeeper_ensemble import ZooKeeperEnsemble
 from mesos_local.agents import AgentSpec, with_ports
 from mesos_local.cluster import LocalCluster
@@ -25,7 +26,6 @@ from mesos_local.master_api import MasterUnavailableError, call
 from mesos_local.node import AgentNode
 from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.cli.local_run.follow import RunScheduler, prepare_launch, run_scheduler
-from tf_scheduler.cli.local_run.ports import port_block
 from tf_scheduler.cli.local_run.process import SchedulerLaunch
 from tf_scheduler.errors import JobError
 from tf_scheduler.runner import new_uuid

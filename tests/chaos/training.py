@@ -17,8 +17,9 @@ from chaos.measures import Cost, Struck, cost, launched_twice, left_behind, need
 from chaos.page import Training
 from kit.containers import control_groups, inhabitants, interfaces, mounts
 from kit.freezing import thaw
-from mesos_local.host import MesosLocalError, ProcessId, find_orphans, is_free
+from mesos_local.host import MesosLocalError, ProcessId, find_orphans
 from mesos_local.master_api import call
+from tf_executor.process.ports import is_free
 from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.core.state.spec_index import index_of
 from tf_scheduler.errors import JobError, SchedulerError

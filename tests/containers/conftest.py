@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from kit.commands import ENVIRONMENT, Response, command_line, request, run_command
+from kit.shared import port_block
 from kit.waiting import PATIENCE
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from mesos_local.images import Image, read_python, write_image
 from mesos_local.network import cgroups_root, missing_requirements
-from tf_scheduler.cli.local_run.ports import port_block
 
 AGENTS = 2
 #: The master notices a silent agent after three seconds.

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from containers.conftest import PLAIN, QUICK, Containers, bare_python, host_state, job
+from kit.shared import port_block
 from kit.waiting import wait_until
 from mesos_local.agents import AgentSpec, count_gpus
 from mesos_local.cluster import LocalCluster
 from mesos_local.network import cgroups_root, missing_requirements
 from mesos_local.node import assign_gpus, container_flags
-from tf_scheduler.cli.local_run.ports import port_block
 
 GROUPS = Path("/sys/fs/cgroup")
 TRAIN = Path(__file__).parents[2] / "examples" / "pytorch_ddp" / "train.py"

@@ -14,7 +14,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from mesos_local.cluster import LocalCluster
-from mesos_local.host import ProcessId, free_ports, is_free
+from mesos_local.host import ProcessId, free_ports
+from tf_executor.process.ports import is_free
 from tf_scheduler.api.http.server import ApiServer
 
 from .cosmos import Cosmos

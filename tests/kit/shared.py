@@ -11,11 +11,11 @@ from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
 from kit.freezing import is_frozen, thaw
-from mesos_local.agents import AgentSpec, with_ports
+from mesos_local.agents import AgentSpec, port_spans, with_ports
 from mesos_local.cluster import LocalCluster
 from mesos_local.host import MesosLocalError
 from mesos_local.node import Node
-from tf_scheduler.cli.local_run.ports import port_block
+from tf_scheduler.cli.local_run.ports import claimed_agents
 
 from .zookeeper_ensemble import ZooKeeperEnsemble
 
@@ -55,6 +55,13 @@ class Shared(Generic[T]):
             self.__exit__()
         self._current = self._stack.enter_context(self._start())
         return self._current
+
+
+@contextmanager
+def port_block() -> Iterator[int]:
+    """Claim the ports of three agents, and yield the first."""
+    with claimed_agents(None) as (agents, _):
+        yield port_spans(agents[0].fields())[0][0]
 
 
 @contextmanager

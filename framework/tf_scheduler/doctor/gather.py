@@ -264,13 +264,6 @@ def _agent(agent_id: str, hostname: str, access: Access) -> AgentFacts:
     return AgentFacts(agent_id, hostname, flags, offset, runs_as_root(access.url))
 
 
-def listening_sockets(table: str = "tcp") -> Iterator[Sequence[str]]:
-    """Yield the fields of each listening socket (proc(5)); nothing if not on Linux."""
-    with suppress(OSError):
-        rows = map(str.split, Path("/proc/net", table).read_text().splitlines())
-        yield from (fields for fields in rows if fields[3] == "0A")
-
-
 def runs_as_root(url: str) -> bool | None:
     """Return whether root owns the listener at a loopback URL; None if unknown."""
     parts = urlsplit(url)
@@ -280,7 +273,10 @@ def runs_as_root(url: str) -> bool | None:
         address = f"{socket.inet_aton(parts.hostname or '')[::-1].hex().upper()}:{parts.port:04X}"
     except OSError:  # a name, or IPv6
         return None
-    return next((fields[7] == "0" for fields in listening_sockets() if fields[1] == address), None)
+    with suppress(OSError):  # not on Linux
+        rows = map(str.split, Path("/proc/net/tcp").read_text().splitlines())
+        return next((fields[7] == "0" for fields in rows if (fields[1], fields[3]) == (address, "0A")), None)
+    return None
 
 
 # --- State store

@@ -11,7 +11,7 @@ from functools import partial
 from chaos.arena import Arena
 from chaos.people import detached, members, of_task
 from chaos.witness import CHIEF
-from mesos_local.host import is_free
+from tf_executor.process.ports import is_free
 from tf_scheduler.errors import JobError
 
 from .common import Done, Kind, kill_task, launched, newest, pick, program_of, reported, tasks

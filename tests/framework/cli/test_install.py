@@ -336,7 +336,7 @@ def test_ended_cluster_leaves_no_secrets_in_memory(tmp_path: Path, job, end) -> 
     """Not even of a program that ignores SIGTERM, so that its executor is killed."""
     folder, agents = tmp_path / "cluster", tmp_path / "agents.json"
     agents.write_text(
-        json.dumps([{"hostname": "only", "resources": {"cpus": 2, "mem": 1024, "ports": "[31980-31999]"}}])
+        json.dumps([{"hostname": "only", "resources": {"cpus": 2, "mem": 1024, "ports": "[31880-31899]"}}])
     )
     (tmp_path / "key").write_text("canary-5be1")
     secrets = {

@@ -13,11 +13,10 @@ import pytest
 
 from kit.commands import ENVIRONMENT, command_line, run_command
 from mesos_local.cluster import LocalCluster
-from mesos_local.host import MesosLocalError, ProcessId, find_orphans
+from mesos_local.host import MesosLocalError, PortClaims, ProcessId, find_orphans
 from mesos_local.node import is_listening
 from mesos_local.record import NAME, read_record
 from tf_scheduler.cli.commands.local import MASTER_PORT
-from tf_scheduler.cli.local_run.ports import claimed_port
 
 AGENT = {"hostname": "only", "resources": {"cpus": 1, "mem": 512, "ports": "[31980-31989]"}, "attributes": "rack:a"}
 EXAMPLE = Path(__file__).parents[3] / "examples" / "digits" / "options.json"
@@ -102,7 +101,8 @@ def test_up_status_logs_down(local: Command, folder: Path, agents_file: str) -> 
 
 @pytest.mark.usefixtures("real_mesos")
 def test_cluster_beside_a_starting_one_has_other_ports(local: Command, folder: Path, agents_file: str) -> None:
-    with claimed_port([MASTER_PORT]):
+    with PortClaims() as claims:
+        claims.add(MASTER_PORT, MASTER_PORT)
         up = local("up", "--agents", agents_file)
 
     record = read_record(folder)

@@ -1,122 +1,87 @@
-"""Ports of local clusters: concurrent clusters get different blocks."""
+"""Ports of local clusters: concurrent clusters of all users get different ones."""
 
-import os
+from __future__ import annotations
+
 import socket
-from pathlib import Path
+import subprocess
+import sys
+from contextlib import ExitStack
 
 import pytest
 
-from tf_scheduler.cli.local_run.ports import claim_ports, claimed_port, port_block
+from kit.commands import ENVIRONMENT, processes
+from mesos_local.agents import AgentSpec, port_spans
+from mesos_local.host import MesosLocalError, PortClaims, free_ports
+from tf_scheduler.cli.local_run.ports import claimed_agents
 from tf_scheduler.errors import JobError
 
+# Ports from 61000 on: no cluster uses them, also not one that runs on this machine meanwhile.
 
-def test_concurrent_runs_get_different_ports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Also with different state folders."""
-    with port_block() as one:
-        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-        with port_block() as other:
-            assert abs(one - other) >= 300
-
-
-def test_block_with_used_first_port_is_skipped() -> None:
-    with port_block() as first:
-        pass
-    with socket.create_server(("127.0.0.1", first)), port_block() as other:
-        assert first != other
+#: Claims a range, as another user if possible, and prints whether it could.
+CLAIM = """
+import os
+from mesos_local.host import PortClaims
+os.geteuid() or os.setuid(65534)
+claims = PortClaims()
+print(claims.add({}, {}), flush=True)
+input()
+"""
 
 
-def test_port_is_claimed_by_one_process_only() -> None:
-    """Before anything listens there, as while a cluster starts."""
-    with port_block() as first:
-        with claimed_port([first]) as port:
-            assert port is None
-        with claimed_port([first, first + 1]) as port:
-            assert port == first + 1
+def ports_of(agents) -> set[int]:
+    return {port for agent in agents for begin, end in port_spans(agent.fields()) for port in range(begin, end + 1)}
 
 
-@pytest.fixture
-def notes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """An empty folder for claims."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+def test_concurrent_clusters_get_different_ports() -> None:
+    """At random. More agents than three have more ports, which no other cluster gets either."""
+    many = [AgentSpec(f"agent-{number}", "cpus:1") for number in range(8)]
+    with ExitStack() as stack:
+        taken = [ports_of(stack.enter_context(claimed_agents(agents))[0]) for agents in [None] * 8 + [many, None]]
+
+    firsts = [min(one) for one in taken]
+    assert sum(map(len, taken)) == len(set().union(*taken)) == 3500
+    assert firsts != sorted(firsts)
 
 
-def test_concurrent_clusters_get_different_ports(notes, tmp_path: Path) -> None:
-    """The first has the default ports; each keeps its own."""
-    first, second = tmp_path / "one", tmp_path / "two"
+@pytest.mark.parametrize(("first", "last", "is_claimed"), [(61_350, 61_350, False), (61_400, 61_499, True)])
+def test_claim_holds_for_all_users_until_the_process_ends(first: int, last: int, is_claimed: bool) -> None:
+    """Whatever TMPDIR is; also while nothing listens, as when a cluster starts."""
+    with processes() as start, PortClaims() as claims:
+        assert claims.add(61_310, 61_399)
+        command = (sys.executable, "-c", CLAIM.format(first, last))
+        process = start(*command, env=ENVIRONMENT | {"TMPDIR": "/nowhere"}, stdin=subprocess.PIPE)
 
-    assert (31000, None) == claim_ports(first)
-    assert (30000, first) == claim_ports(second)
-    assert (31000, None) == claim_ports(first)
+        assert f"{is_claimed}\n" == process.stdout.readline()
 
-
-def test_ports_of_stopped_cluster_are_free(notes, tmp_path: Path) -> None:
-    """Its process has exited and its folder is unused. An invalid claim is ignored."""
-    folder = tmp_path / f"dcos-tensorflow-ports-{os.getuid()}"
-    folder.mkdir(mode=0o700)
-    for text in (f"1 1 {tmp_path / 'one'}", "nonsense"):
-        (folder / "up-31000").write_text(text)
-
-        assert (31000, None) == claim_ports(tmp_path / "two")
+        with PortClaims() as others:
+            assert others.add(61_400, 61_499) is not is_claimed
+        process.kill()
+        process.wait()
+        assert claims.add(61_400, 61_499)
 
 
-def test_missing_ports_are_reported(notes, tmp_path: Path) -> None:
-    for number in range(4):
-        claim_ports(tmp_path / str(number))
-
-    with pytest.raises(JobError, match="all 4 port blocks are in use"):
-        claim_ports(tmp_path / "5")
-
-
-@pytest.fixture
-def folder(notes, tmp_path: Path):
-    """The predictable folder of this user's claims."""
-    return tmp_path / f"dcos-tensorflow-ports-{os.getuid()}"
+@pytest.mark.parametrize(("offset", "address"), [(0, "127.0.0.1"), (150, ""), (299, "::1")])
+def test_block_with_a_used_port_is_skipped(offset: int, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its ports, at any address."""
+    monkeypatch.setattr("random.sample", lambda population, _: list(population))
+    with claimed_agents(None) as (agents, _):
+        first = min(ports_of(agents))
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.create_server((address, first + offset), family=family), claimed_agents(None) as (agents, _):
+        assert first not in ports_of(agents)
 
 
-@pytest.fixture
-def precious(tmp_path: Path):
-    """A file that a link could truncate."""
-    file = tmp_path / "precious"
-    file.write_text("kept")
-    return file
-
-
-@pytest.mark.parametrize("name", ["choice", "up-31000"])
-def test_link_among_claims_is_not_followed(folder: Path, precious: Path, tmp_path: Path, name: str) -> None:
-    folder.mkdir(mode=0o700)
-    (folder / name).symlink_to(precious)
-
-    with pytest.raises(JobError, match=f"{name}: cannot be opened"):
-        claim_ports(tmp_path / "one")
-
-    assert precious.read_text() == "kept"
-
-
-def _writable_by_others(folder) -> None:
-    folder.mkdir()
-    folder.chmod(0o777)
-
-
-def _link_elsewhere(folder) -> None:
-    (folder.parent / "elsewhere").mkdir(mode=0o700)
-    folder.symlink_to(folder.parent / "elsewhere")
-
-
-def _belongs_to_another(folder) -> None:
-    if os.getuid():
-        pytest.skip("only root gives a folder away")
-    folder.mkdir(mode=0o700)
-    os.chown(folder, 65534, 65534)
-
-
-@pytest.mark.parametrize("made", [_writable_by_others, _link_elsewhere, _belongs_to_another])
-def test_folder_of_another_user_is_rejected(folder: Path, tmp_path: Path, made) -> None:
-    """Before a file in it is opened."""
-    made(folder)
-
-    with pytest.raises(JobError, match="must be a folder that only you can write"):
-        claim_ports(tmp_path / "one")
-    with pytest.raises(JobError, match="must be a folder that only you can write"), port_block():
+def test_configured_ports_of_another_cluster_are_refused() -> None:
+    mine, other = (claimed_agents([AgentSpec("a", f"ports:[{span}]")]) for span in ("61800-61809", "61805-61900"))
+    with mine, pytest.raises(JobError, match="ports 61805-61900: used by another local cluster"), other:
         pass
 
-    assert not list(folder.iterdir())
+
+def test_nodes_avoid_claimed_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But not those of the cluster's own agents, which may offer all ports."""
+    monkeypatch.setattr("mesos_local.host._CANDIDATES", range(61_000, 61_010))
+    with PortClaims() as claims:
+        assert claims.add(61_000, 61_010)
+        assert {*range(61_000, 61_010)} > {*free_ports(3, claims)}
+        with pytest.raises(MesosLocalError, match="not enough free ports"):
+            free_ports(3)

@@ -19,9 +19,10 @@ from dcos_command.errors import CommandError, UsageError
 from dcos_command.output import Table, Word
 from mesos_client.masters import ZooKeeperUrl, parse_masters
 from mesos_local.agents import FIRST_PORT
-from mesos_local.host import MesosLocalError, is_free
+from mesos_local.host import MesosLocalError
 from mesos_local.libmesos.download import check_platform, default_cache
 from mesos_local.record import read_record
+from tf_executor.process.ports import is_free, owner_of
 from tf_scheduler.cli.common.folders import state_home
 from tf_scheduler.cli.common.options_file import keras_versions, load_document
 from tf_scheduler.cli.common.output import echo_json, screen
@@ -29,7 +30,7 @@ from tf_scheduler.cli.local_run.discovery import resolve_service
 from tf_scheduler.doctor.checks import Check, Finding, Level, judge
 from tf_scheduler.doctor.facts import LaptopFacts, Unknown
 from tf_scheduler.doctor.files import TIMEOUT, gather_laptop
-from tf_scheduler.doctor.gather import Document, Subject, attempt, gather, listening_sockets
+from tf_scheduler.doctor.gather import Document, Subject, attempt, gather
 from tf_scheduler.options.load import resolve
 
 from .local import MASTER_PORT
@@ -166,22 +167,10 @@ def _local_mesos_problem() -> str:
 
 
 def _taken_ports() -> Iterator[str]:
-    """Yield used default ports of `local up`, such as `5050 (nginx, process 12)`."""
-    sockets = (*listening_sockets("tcp"), *listening_sockets("tcp6"))
-    inodes = {int(fields[1].rpartition(":")[2], 16): fields[9] for fields in sockets}
+    """Yield used default ports of `local up`, such as `5050 by a process of user www`."""
     for port in (MASTER_PORT, *range(FIRST_PORT, FIRST_PORT + 300)):
         if not is_free(port):
-            yield f"{port}{_process_with(f'socket:[{inodes.get(port)}]')}"
-
-
-def _process_with(socket: str) -> str:
-    """Return name and id of the process with a socket; empty for another user's."""
-    for link in Path("/proc").glob("[0-9]*/fd/*"):
-        with suppress(OSError):  # it has ended, or is another user's
-            if str(link.readlink()) == socket:
-                folder = link.parent.parent
-                return f" ({(folder / 'comm').read_text().strip()}, process {folder.name})"
-    return ""
+            yield f"{port} by {owner_of(port)}"
 
 
 def _as_json(results: Iterable[tuple[Check, Finding]]) -> Document:

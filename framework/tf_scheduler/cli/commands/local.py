@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict
 from functools import partial
@@ -17,17 +17,18 @@ import click
 
 from dcos_command.command import LazyGroup, examples
 from dcos_command.output import Table, confirm
-from mesos_local.agents import AgentSpec, default_agents, load_agents, port_spans, with_ports
+from mesos_local.agents import FIRST_PORT, load_agents, port_spans
 from mesos_local.cluster import LocalCluster
 from mesos_local.host import MesosLocalError, NodeDiedError
 from mesos_local.libmesos.download import check_platform
 from mesos_local.master_api import AgentStatus, ClusterStatus, FrameworkStatus, MasterUnavailableError
 from mesos_local.network import missing_requirements
-from mesos_local.record import read_record
+from mesos_local.record import check_unoccupied, read_record
+from tf_executor.process.ports import is_free
 from tf_scheduler.cli.common.folders import UserPath, state_home
 from tf_scheduler.cli.common.output import echo_json, ignore_broken_pipe, json_option, screen
 from tf_scheduler.cli.local_run.advertisements import advertisements
-from tf_scheduler.cli.local_run.ports import claim_ports, claimed_port
+from tf_scheduler.cli.local_run.ports import claimed_agents
 from tf_scheduler.errors import NotRunningError
 from tf_scheduler.logging_setup import handle_signals
 
@@ -120,8 +121,12 @@ def up(agents_file: Path | None, directory: Path, zookeeper: bool, foreground: b
     if containers and (missing := missing_requirements()):
         containers = False
         click.echo(f"notice: no containers, because this machine lacks {', '.join(missing)}", err=True)
-    agents, notice = _persistent_agents(agents_file, directory)
-    with clean_up_on_signals(), claimed_port([MASTER_PORT]) as port:
+    check_unoccupied(directory, containers)
+    configured = load_agents(agents_file) if agents_file else None
+    with clean_up_on_signals(), claimed_agents(configured, persistent=True) as (agents, claims):
+        first = port_spans(agents[0].fields())[0][0]
+        is_default = configured is not None or first == FIRST_PORT
+        notice = "" if is_default else f"the default ports are in use; this cluster's ports start at {first}"
         cluster = LocalCluster(
             agents,
             directory,
@@ -129,8 +134,9 @@ def up(agents_file: Path | None, directory: Path, zookeeper: bool, foreground: b
             None,
             zookeeper,
             die_with_parent=foreground,
-            master_port=port,
+            master_port=MASTER_PORT if claims.add(MASTER_PORT, MASTER_PORT) and is_free(MASTER_PORT) else None,
             containers=containers,
+            claims=claims,
         )
         if foreground:
             with cluster:
@@ -140,16 +146,6 @@ def up(agents_file: Path | None, directory: Path, zookeeper: bool, foreground: b
         else:
             cluster.start()
             print_status(cluster.state(), notice)
-
-
-def _persistent_agents(file: Path | None, directory: Path) -> tuple[Sequence[AgentSpec], str]:
-    """Return agents with unused ports, and a notice if these are not the default."""
-    agents = load_agents(file) if file else None
-    if agents is not None and all(port_spans(spec.fields()) for spec in agents):
-        return agents, ""
-    first, other = claim_ports(directory)
-    notice = f"the cluster in {other} uses the default ports; this cluster's ports start at {first}" if other else ""
-    return default_agents(first) if agents is None else with_ports(agents, first), notice
 
 
 @local.command()

@@ -18,9 +18,9 @@ import click
 from dcos_command.command import FloatRange, examples
 from dcos_command.service import EXIT_CODES
 from dcos_command.tasks import LINE_SECONDS
-from mesos_local.agents import AgentSpec, default_agents, load_agents, with_ports
+from mesos_local.agents import AgentSpec, load_agents
 from mesos_local.cluster import LocalCluster
-from mesos_local.host import MesosLocalError
+from mesos_local.host import MesosLocalError, PortClaims
 from tf_executor.contract.states import Verdict
 from tf_executor.contract.text import list_names, pluralize
 from tf_scheduler.cli.common.folders import RunFolder, UserPath, short_path
@@ -40,7 +40,7 @@ from tf_scheduler.cli.local_run.follow import (
     prepare_launch,
     run_scheduler,
 )
-from tf_scheduler.cli.local_run.ports import port_block
+from tf_scheduler.cli.local_run.ports import claimed_agents
 from tf_scheduler.cli.local_run.report import Report, build_report, check_page, finish_run, start_run, summary_lines
 from tf_scheduler.errors import JobError, NotRunningError, SchedulerError
 from tf_scheduler.model.spec import ServiceSpec
@@ -106,20 +106,19 @@ def run(
         stack.enter_context(print_errors(as_json))
         check_page(page)
         running = LocalCluster.running(directory)
-        first_port = 0 if running else stack.enter_context(port_block())
         problems: list[str] = []
         with _collect(problems):
             spec = load_options(options, settings, containers=running is not None and running.has_containers)
             _check_followed(followed, spec)
         with _collect(problems):
-            specs = _agents(agents, running, first_port)
+            specs, claims = _agents(agents, running, stack)
         if problems:
             raise JobError("\n".join(problems))
         notice_of_gpus(spec, specs)
         document, spec = adapt_sizes(load_document(options, settings), spec, specs, fit=fit)
         check_feasible(spec, specs)
         job = _Job(spec, document, timeout, as_json, verbose, followed, page, note, every)
-        report = _run(job, running or stack.enter_context(_own_cluster(specs)), own=running is None)
+        report = _run(job, running or stack.enter_context(_own_cluster(specs, claims)), own=running is None)
     sys.exit(EXIT_CODES.get(report["state"], 1))
 
 
@@ -150,12 +149,14 @@ def print_errors(as_json: bool) -> Iterator[None]:
         raise
 
 
-def _agents(path: Path | None, running: LocalCluster | None, first_port: int) -> Sequence[AgentSpec]:
+def _agents(
+    path: Path | None, running: LocalCluster | None, stack: ExitStack
+) -> tuple[Sequence[AgentSpec], PortClaims | None]:
     if running is None:
-        return default_agents(first_port) if path is None else with_ports(load_agents(path), first_port)
+        return stack.enter_context(claimed_agents(None if path is None else load_agents(path)))
     if path is not None:
         raise JobError(f"--agents {path}: invalid while a cluster runs in {running.directory}; run `local down` first")
-    return running.specs
+    return running.specs, None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +229,6 @@ def _print_result(report: Report, as_json: bool) -> None:
     click.echo(json.dumps(report, indent=2) if as_json else "\n".join(lines))
 
 
-def _own_cluster(specs: Sequence[AgentSpec]) -> LocalCluster:
+def _own_cluster(specs: Sequence[AgentSpec], claims: PortClaims | None) -> LocalCluster:
     say(f"starting a local Mesos with {len(specs)} agents")
-    return LocalCluster(specs, agent_flags=_AGENT_FLAGS, die_with_parent=True)
+    return LocalCluster(specs, agent_flags=_AGENT_FLAGS, die_with_parent=True, claims=claims)

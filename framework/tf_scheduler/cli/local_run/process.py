@@ -19,10 +19,11 @@ from typing import Any
 
 from mesos_local.cluster import LocalCluster
 from mesos_local.guard import start_guard
-from mesos_local.host import MARK, ProcessId, free_ports, is_free
+from mesos_local.host import MARK, PortClaims, ProcessId, free_ports
 from mesos_local.network import GATEWAY, beside
 from mesos_local.node import node_command
 from tf_executor.contract.http import HttpClient
+from tf_executor.process.ports import is_free
 from tf_scheduler.cli.common.folders import history_file
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import is_set
@@ -110,7 +111,7 @@ class SupervisedScheduler:
         jitter: Callable[[float, float], float] = random.uniform,
     ) -> None:
         self._launch, self._variables, self._jitter = launch, dict(variables or {}), jitter
-        self._port = 0
+        self._port, self._claims = 0, PortClaims()
         self._delay = self._due = self._started = 0.0
         #: Exit code of the last process that exited by itself; negative: the signal that killed it.
         self.last_exit: int | None = None
@@ -150,7 +151,7 @@ class SupervisedScheduler:
 
     def stop(self) -> None:
         """Send SIGTERM, then SIGKILL after the grace period; return after the exit."""
-        self._end_relay()
+        self._release_port()
         if self._child is None:
             return
         self._child.terminate()
@@ -162,17 +163,18 @@ class SupervisedScheduler:
         self._child = None
 
     def _start(self) -> None:
-        self._end_relay()
+        self._release_port()
         # Tasks and commands may use the address of the previous process.
-        if not self._port or not is_free(self._port):
-            (self._port,) = free_ports(1)
+        if not self._port or not self._claims.add(self._port, self._port) or not is_free(self._port):
+            (self._port,) = free_ports(1, self._claims)
         environment = self._launch.environment(self._port, self._variables)
         self._child = self._spawn(self._launch.command, environment)
         if self._launch.network:
             self._relay = self._spawn(node_command("relay", str(self._launch.network), str(self._port)), environment)
         self._started = time.monotonic()
 
-    def _end_relay(self) -> None:
+    def _release_port(self) -> None:
+        self._claims.close()
         if self._relay is not None:
             self._relay.kill()
             self._relay.wait()
