@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,7 +124,9 @@ _ASK = (
 _TIMEOUT = 20.0  # seconds
 
 
-def describe_environment(version: str, mesos: str, pythons: Iterable[str], files: Iterable[Path]) -> dict[str, str]:
+def describe_environment(
+    version: str, mesos: str, pythons: Iterable[str], files: Iterable[Path], trusted: Collection[str] | None = None
+) -> dict[str, str]:
     """Describe this machine, its software and files: name -> version, size or digest.
 
     Args:
@@ -132,6 +134,7 @@ def describe_environment(version: str, mesos: str, pythons: Iterable[str], files
         mesos: Version of Mesos.
         pythons: Interpreters of the tasks.
         files: Local files that the tasks fetch.
+        trusted: Interpreters that may be started; None: all.
     """
     environment = {
         "dcos-tensorflow": version,
@@ -140,6 +143,8 @@ def describe_environment(version: str, mesos: str, pythons: Iterable[str], files
         "processors": str(os.cpu_count() or 0),
     }
     for place, python in enumerate(dict.fromkeys(pythons), 1):
+        if trusted is not None and python not in trusted:
+            continue
         prefix = "" if place == 1 else f"interpreter_{place}_"
         environment |= {f"{prefix}{name}": number for name, number in package_versions(python).items()}
     for path in files:

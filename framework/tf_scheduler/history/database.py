@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tf_scheduler.errors import JobError
 
-from .model import Run, checked, from_json, to_json
+from .model import Run, from_json, read_foreign, to_json
 
 #: Number of stored runs; older runs are deleted.
 MAX_RUNS = 500
@@ -147,10 +147,10 @@ class SharedRuns:
     def find(self, name: str) -> Run | None:
         """Return the run with this id; None if it is missing or its file is invalid."""
         path = self._path(name)
-        with suppress(OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError):
+        with suppress(OSError, ValueError, RecursionError):
             facts = path.stat()
             if _ID.fullmatch(name) and stat.S_ISREG(facts.st_mode) and facts.st_size <= _MAX_RECORD:
-                run = checked(from_json(json.loads(path.read_text(errors="replace"))))
+                run = read_foreign(json.loads(path.read_text(errors="replace")))
                 return run if run.id == name else None
         return None
 

@@ -213,6 +213,14 @@ def from_json(document: Mapping[str, Any]) -> Run:
     return Run(**values)
 
 
+def read_foreign(document: Any) -> Run:
+    """Read a record of another user or service. Raises ValueError if it is malformed."""
+    try:
+        return checked(from_json(document))
+    except (TypeError, LookupError, AttributeError, RecursionError, OverflowError) as error:
+        raise ValueError(f"not a record of a run: {error}") from error
+
+
 def digest_key(path: str) -> str:
     """Return the key of a file's digest in the environment of a run."""
     return "sha256_" + re.sub(r"[^\w.-]", "_", path.rpartition("/")[2])

@@ -2,6 +2,8 @@
 
 import json
 import os
+import platform
+import sys
 import time
 from dataclasses import replace
 from datetime import datetime
@@ -12,13 +14,14 @@ import pytest
 
 from jobs import PATIENCE, options
 from kit.commands import SchedulerCommand, request, run_command
+from kit.http_server import HttpServer, QuietHandler
 from kit.waiting import wait_until
 from mesos_local.host import ProcessId
 from runs import T0, a_point, a_run
 from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.cli.local_run.installed import InstalledService
-from tf_scheduler.history.database import RunDatabase
-from tf_scheduler.history.model import encode_line
+from tf_scheduler.history.database import RunDatabase, SharedRuns
+from tf_scheduler.history.model import encode_line, to_json
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import mask_options
 
@@ -108,6 +111,46 @@ def test_history_needs_no_mesos(invoke, tmp_path: Path, kept) -> None:
     assert "warning: python was 3.10; it is now 3." in err
     assert "warning: sha256_gone.py was 12ab; it is now missing, and no copy was kept" in err
     assert "python train.py" == json.loads(out)["service"]["command"]
+
+
+def test_foreign_record_runs_and_reads_nothing(invoke, tmp_path: Path, kept) -> None:
+    """The author of a shared record chooses the interpreter and the file in it."""
+    program, secret, team = tmp_path / "py", tmp_path / "secret", tmp_path / "team"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    program.chmod(0o755)
+    secret.write_text("secret")
+    team.mkdir()
+    service = {"command": "python a.py", "python": str(program), "job_url": secret.as_uri()}
+    job = {"service": service, "worker": {"count": 2, "python": sys.executable}}
+    then = {"python": "3.11", "sha256_secret": "12ab", "interpreter_2_python": "3.10"}
+    record = a_run(id="nice-20260101-000000-abcdef", options=job, environment=then)
+    SharedRuns(team).save(record)
+
+    code, _, errors = invoke("history", "--store", team, "reproduce", "nice")
+    assert (0, False) == (code, (tmp_path / "ran").exists())
+    assert "warning: python was 3.11; not compared, because another user ran it" in errors
+    assert "warning: sha256_secret was 12ab; not compared, because another user ran it" in errors
+    assert f"interpreter_2_python was 3.10; it is now {platform.python_version()}" in errors
+    kept.save(record)
+    invoke("history", "--store", team, "reproduce", "nice")
+    assert (tmp_path / "ran").exists(), "the interpreters of own runs are compared"
+
+
+@pytest.mark.parametrize("spoiled", [{}, {"curves": 1}, {"process": "no number"}, None])
+def test_added_record_of_another_server_is_checked(invoke, tmp_path: Path, kept, spoiled) -> None:
+    """A record from a server neither names files of this machine nor is trusted."""
+
+    class Scheduler(QuietHandler):
+        def respond(self) -> None:
+            self.answer(200, json.dumps({**to_json(a_run()), **spoiled} if spoiled is not None else [1]).encode())
+
+    with HttpServer(Scheduler) as server:
+        code, _, errors = invoke("history", "add", "--url", server.url)
+    if spoiled in (None, {"curves": 1}):
+        assert (3, True) == (code, "does not answer as a scheduler" in errors), errors
+    else:
+        (run,) = kept.runs()
+        assert ("", "", {}) == (run.folder, run.process, run.environment)
 
 
 def test_best_of_three_runs_by_accuracy_is_first(invoke, kept) -> None:

@@ -9,7 +9,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import click
 
 from dcos_command.client import ServiceOptions
 from dcos_command.command import IntRange, examples
+from dcos_command.errors import UnreachableError
 from dcos_command.output import Table
 from tf_executor.contract.text import UNKNOWN, format_duration, format_number, format_size, pluralize
 from tf_scheduler.cli.common.folders import (
@@ -43,7 +44,7 @@ from tf_scheduler.history.compare import (
     run_summary,
 )
 from tf_scheduler.history.database import NO_RUNS, SharedRuns, find_run
-from tf_scheduler.history.model import Run, from_json, is_low_best, to_json
+from tf_scheduler.history.model import Run, is_low_best, read_foreign, to_json
 from tf_scheduler.history.record import service_run
 from tf_scheduler.model.redaction import MASK
 from tf_scheduler.options.load import parse, resolve
@@ -232,7 +233,12 @@ def reproduce(run: str, output: Path | None, force: bool, as_json: bool) -> None
         return
     for item in changed:
         now = "missing, and no copy was kept" if item.new == "" else _text(item.new)
-        click.echo(f"warning: {item.name} was {_text(item.old)}; it is now {now}", err=True)
+        now = (
+            f"it is now {now}"
+            if item.new is not None or _is_own(match)
+            else "not compared, because another user ran it"
+        )
+        click.echo(f"warning: {item.name} was {_text(item.old)}; {now}", err=True)
     for item in defaults:
         click.echo(f"warning: {item.name} was {_text(item.old)}; its default is now {_text(item.new)}", err=True)
     for path in missing:
@@ -264,7 +270,11 @@ def add(
     before = context.obj or {}
     if recording is None:
         asked = ServiceOptions(name or before.get("name") or "", url or before.get("url") or "", token)
-        run = from_json(resolve_service(asked, os.environ).get("v1/tf/run"))
+        scheduler = resolve_service(asked, os.environ)
+        try:
+            run = replace(read_foreign(scheduler.get("v1/tf/run")), folder="", process="", environment={})
+        except ValueError as error:
+            raise UnreachableError(f"{scheduler.url} does not answer as a scheduler: {error}") from error
     else:
         resolved = {} if options_file is None else resolve(parse(read_bytes(options_file), str(options_file)))
         options = changed_options(mask_options(resolved), resolved) if resolved else {}
@@ -319,11 +329,16 @@ def _resolved(run: Run) -> dict[str, Any]:
     return resolve(run.options)
 
 
+def _is_own(run: Run) -> bool:
+    """Return whether this user has started the run on this machine."""
+    return bool(run.folder) and run.id in {each.id for each in run_database().runs()}
+
+
 def _changed_environment(run: Run) -> list[ValueDifference]:
     if not run.environment:  # an added run
         return []
     try:
-        return compare_values(run.environment, environment_of(_resolved(run)))
+        return compare_values(run.environment, environment_of(_resolved(run), own=_is_own(run)))
     except OptionsError as error:
         raise JobError(f"the options of {run.id} are no longer valid:\n{error}") from error
 

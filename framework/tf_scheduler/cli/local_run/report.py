@@ -47,6 +47,7 @@ from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import changed_options, mask_options
 from tf_scheduler.options.schema.jobs import JOBS
 from tf_scheduler.report import render_page
+from tf_scheduler.runtimes.runtimes import list_runtimes
 
 from .follow import FollowResult, OutputRedactor, sandbox_of
 
@@ -152,9 +153,15 @@ def finish_run(run: Run, report: Report, page: Path | None) -> None:
         click.echo(f"{error}", err=True)
 
 
-def environment_of(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return versions and digests of a local run with these resolved options."""
-    return describe_environment(__version__, MESOS, _interpreters(options), _job_files(options))
+def environment_of(options: Mapping[str, Any], *, own: bool = True) -> dict[str, str]:
+    """Return versions and digests of a local run with these resolved options.
+
+    `own`: whether this user has started the run. Otherwise its record may name any program and any file, so only the
+    interpreters of this user are started, and no file is read.
+    """
+    trusted = None if own else {sys.executable, *(runtime.python for runtime in list_runtimes())}
+    files = _job_files(options) if own else ()
+    return describe_environment(__version__, MESOS, _interpreters(options), files, trusted)
 
 
 def _interpreters(options: Mapping[str, Any]) -> Iterator[str]:
