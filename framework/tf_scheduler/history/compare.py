@@ -7,7 +7,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,7 +125,7 @@ _TIMEOUT = 20.0  # seconds
 
 
 def describe_environment(
-    version: str, mesos: str, pythons: Iterable[str], files: Iterable[Path], trusted: Collection[str] | None = None
+    version: str, mesos: str, pythons: Iterable[str], files: Iterable[Path], may_start: Callable[[str], bool] = bool
 ) -> dict[str, str]:
     """Describe this machine, its software and files: name -> version, size or digest.
 
@@ -134,7 +134,7 @@ def describe_environment(
         mesos: Version of Mesos.
         pythons: Interpreters of the tasks.
         files: Local files that the tasks fetch.
-        trusted: Interpreters that may be started; None: all.
+        may_start: Whether an interpreter may be started.
     """
     environment = {
         "dcos-tensorflow": version,
@@ -143,10 +143,9 @@ def describe_environment(
         "processors": str(os.cpu_count() or 0),
     }
     for place, python in enumerate(dict.fromkeys(pythons), 1):
-        if trusted is not None and python not in trusted:
-            continue
         prefix = "" if place == 1 else f"interpreter_{place}_"
-        environment |= {f"{prefix}{name}": number for name, number in package_versions(python).items()}
+        versions = package_versions(python) if may_start(python) else {}
+        environment |= {f"{prefix}{name}": number for name, number in versions.items()}
     for path in files:
         environment[digest_key(str(path))] = file_digest(path)
     return environment

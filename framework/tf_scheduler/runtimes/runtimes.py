@@ -159,6 +159,18 @@ def _candidates(python: str) -> Iterator[str]:
         yield from (str(path) for path in sorted(root.glob(f"versions/{python}.*/bin/{program}")))
 
 
+def is_own_interpreter(python: str) -> bool:
+    """Whether this user has chosen an interpreter, as a runtime or on the PATH.
+
+    Any other path in a file of another author may be a program that checking the file must not start.
+    """
+    path, folders = Path(python), os.environ.get("PATH", os.defpath).split(":")
+    is_on_path = python == path.name or (path.is_absolute() and str(path.parent) in folders)
+    if is_on_path and re.fullmatch(r"python[\d.]*", path.name):
+        return True
+    return python in (sys.executable, *(runtime.python for runtime in list_runtimes()))
+
+
 def interpreter_problem(python: str, agent_path: str) -> str:
     """Return why this machine's agents cannot start an interpreter; empty if they can."""
 

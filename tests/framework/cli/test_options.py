@@ -2,6 +2,7 @@
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
+from kit.commands import run_program
 from tf_scheduler.cli.main import cli
 from tf_scheduler.options.generate import config_schema
 from tf_scheduler.options.load import resolve
@@ -93,11 +95,62 @@ def test_validate_names_interpreter_like_missing(run_options, write, tmp_path: P
     job = {"strategy": "independent", "command": "python a.py", "job_url": "a.py", "python": python}
 
     code, out, _ = run_options(
-        "validate", write({"service": job, "worker": {"count": 1}, "parameter_server": {"count": 0}})
+        "validate", "--run", write({"service": job, "worker": {"count": 1}, "parameter_server": {"count": 0}})
     )
 
     assert (1, f"service.python: program `{python}` does not {verb} ") == (code, out[: out.find(verb) + len(verb) + 1])
     assert "; did you mean `python3" in out
+
+
+@pytest.fixture
+def evil(tmp_path: Path) -> Path:
+    """A program that makes the file `started` next to it."""
+    program = tmp_path / "python9"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
+    program.chmod(0o755)
+    return program
+
+
+@pytest.mark.parametrize("words", [(), ("--dcos",)])
+@pytest.mark.parametrize("command", ["python a.py", "python9 a.py", "python -m mnist"])
+def test_validate_starts_no_program_of_the_file(
+    run_options, write, evil: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], command: str
+) -> None:
+    """Continuous integration validates files of other authors."""
+    monkeypatch.chdir(evil.parent)
+    (evil.parent / "a.py").write_text("import tensorflow as tf\ntf.keras.Sequential().fit()\n")
+    job = {"strategy": "multi_worker_mirrored", "command": command, "job_url": "a.py", "python": "./python9"}
+    executor, worker = {"python": str(evil)}, {"python": f"/usr/bin/../..{evil}"}
+    path = write({"service": job, "executor": executor, "worker": worker, "parameter_server": {"count": 0}})
+
+    _, out, errors = run_options("validate", path, *words)
+
+    assert not (evil.parent / "started").exists(), out + errors
+    assert (words == () and not out.startswith("service.command")) == ("was not started; check it" in errors)
+    run_options("validate", "--run", path)
+    assert (evil.parent / "started").exists()
+
+
+def test_validate_starts_no_program_of_a_repository(run_options, write, evil: Path) -> None:
+    """Git starts programs that the settings of a repository name, also to list files."""
+    git = partial(run_program, "git", "-C", evil.parent / "job", "-c", "user.name=a", "-c", "user.email=a@b")
+    for name in ("job/a.py", "job/data/a"):
+        (evil.parent / name).parent.mkdir(exist_ok=True, parents=True)
+        (evil.parent / name).touch()
+    for words in ("init -q", "add .", "commit -qm first", "sparse-checkout set --cone --sparse-index"):
+        assert 0 == git(*words.split()).returncode
+    tree = git("rev-parse", "HEAD:data").stdout.strip()
+    (evil.parent / "job/.git/objects" / tree[:2] / tree[2:]).unlink()  # fetched when files are listed
+    for name, value in {"url": "file:///", "promisor": "true", "uploadpack": evil}.items():
+        git("config", f"remote.origin.{name}", value)
+    git("config", "core.fsmonitor", evil)
+    job = {"strategy": "independent", "command": "python a.py", "job_url": "job"}
+
+    run_options("validate", write({"service": job, "parameter_server": {"count": 0}}))
+
+    assert not (evil.parent / "started").exists()
+    git("ls-files", "--others")
+    assert (evil.parent / "started").exists()
 
 
 def test_validate_reports_command_of_other_agents(run_options, write) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,6 +16,7 @@ from click.shell_completion import CompletionItem
 from dcos_command.command import Group, IntRange, examples
 from tf_scheduler.cli.common.folders import UserPath, file_type, force_option, print_or_write, read, source_name
 from tf_scheduler.cli.common.options_file import (
+    is_program,
     local_problems,
     program_warnings,
 )
@@ -33,8 +34,10 @@ from tf_scheduler.options.generate import config_schema
 from tf_scheduler.options.generate import explain as explained
 from tf_scheduler.options.load import as_lists, parse, resolve
 from tf_scheduler.options.schema.document import OPTIONS, changed_options, mask_options
+from tf_scheduler.options.schema.jobs import JOBS
 from tf_scheduler.options.update import Difference, difference
 from tf_scheduler.options.warnings import find_local_warnings, find_warnings
+from tf_scheduler.runtimes.runtimes import is_own_interpreter
 
 #: For output that is always JSON, so that --json is accepted by every command.
 ignored_json_option = click.option("--json", is_flag=True, expose_value=False, help="No effect: output is always JSON.")
@@ -60,18 +63,21 @@ def options() -> None:
 @examples("options validate options.json", "options validate --dcos options.json")
 @click.argument("file", type=file_type)
 @click.option("--dcos", is_flag=True, help="Also print notices for DC/OS and other clusters.")
+@click.option("--run", is_flag=True, help="Start all interpreters that FILE names, to check them.")
 @json_option
-def validate(file: Path, dcos: bool, as_json: bool) -> None:
+def validate(file: Path, dcos: bool, run: bool, as_json: bool) -> None:
     """Check FILE and print every problem.
 
     Prints one `path: message` per line. Notices go to standard error: surprising options, and
-    how checkpoints are stored.
+    how checkpoints are stored. Without --run, --dcos starts no interpreter, and otherwise only runtimes and those on
+    the PATH are started.
 
     Exit code: 0 valid, 1 invalid.
     """
+    may_start = bool if run else (lambda _: False) if dcos else is_own_interpreter
     try:
         document, resolved = _load(file)
-        local = [] if str(file) == "-" else list(local_problems(resolved, file.parent))
+        local = [] if str(file) == "-" else list(local_problems(resolved, file.parent, may_start))
         if relative := [problem for problem, is_certain in local if is_certain]:
             raise OptionsError(relative)
     except OptionsError as error:
@@ -80,13 +86,20 @@ def validate(file: Path, dcos: bool, as_json: bool) -> None:
     of_clusters, of_all = find_warnings(document, resolved), find_local_warnings(document, resolved)
     notices = [
         *(of_clusters if dcos else of_all),
-        *program_warnings(resolved, file.parent),
+        *program_warnings(resolved, file.parent, may_start),
         *(problem for problem, _ in local),
+        *([] if dcos else _unstarted(resolved, may_start)),
     ]
     print_notices(() if as_json else notices)
     if not (dcos or as_json) and len(of_clusters) > len(of_all):
         click.echo(f"for DC/OS also: dcos-tensorflow options validate --dcos {command_line([file])}", err=True)
     echo_result({"valid": True, "problems": [], "notices": _as_dicts(notices)}, f"{file} is valid", as_json)
+
+
+def _unstarted(resolved: Mapping[str, Any], may_start: Callable[[str], bool]) -> Iterator[Problem]:
+    for section in ("service", "executor", *JOBS):
+        if is_program(python := resolved[section]["python"]) and not may_start(python):
+            yield Problem(f"{section}.python", f"`{python}` was not started; check it with --run")
 
 
 @options.command()

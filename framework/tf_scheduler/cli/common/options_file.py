@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -232,30 +232,39 @@ def _missing_files(options: Options, folder: Path) -> Iterator[Problem]:
             yield Problem(f"volumes.{index}.host_path", f"{path}: does not exist on this machine")
 
 
-def local_problems(options: Options, folder: Path) -> Iterator[tuple[Problem, bool]]:
+def local_problems(
+    options: Options, folder: Path, may_start: Callable[[str], bool] = bool
+) -> Iterator[tuple[Problem, bool]]:
     """Yield missing files, programs and runtimes; needs resolved options.
 
     True: the problem is an error, because the job can only run on this machine. False: other agents may have the file.
+    `may_start`: whether an interpreter may be started, to check it.
     """
     service = options["service"]
     urls = (service["job_url"], *(file.url for file in split_data(service["data"])))
     completed, unknown = _with_runtimes(options)
     is_local = bool(unknown) or any(url and "://" not in url and not url.startswith("/") for url in urls)
-    commands = _missing_commands(completed, folder) if service["job_url"] else ()
+    commands = _missing_commands(completed, folder, may_start) if service["job_url"] else ()
     if is_default("service.python", service["python"]):  # as in a local run
         completed["service"] = {**service, "python": sys.executable}
-    for problem in (*unknown, *_missing_files(completed, folder), *_missing_programs(completed), *commands):
+    for problem in (*unknown, *_missing_files(completed, folder), *_missing_programs(completed, may_start), *commands):
         yield problem, is_local
 
 
-def _missing_programs(options: Options) -> Iterator[Problem]:
+def _missing_programs(options: Options, may_start: Callable[[str], bool] = bool) -> Iterator[Problem]:
     images = jobs_with_image(options)  # these have interpreters of their own
     for section in sorted(set(JOBS).difference(images)) if images else ("service", "executor", *JOBS):
         if (python := options[section]["python"]) and python != sys.executable:
             from tf_scheduler.runtimes.runtimes import interpreter_problem  # slow import, rarely needed
 
-            if problem := interpreter_problem(python, _SYSTEM_PATH):
+            is_unchecked = is_program(python) and not may_start(python)
+            if not is_unchecked and (problem := interpreter_problem(python, _SYSTEM_PATH)):
                 yield Problem(f"{section}.python", problem)
+
+
+def is_program(python: str) -> bool:
+    """Whether a value of an option `python` can be started on this machine."""
+    return shutil.which(python, path=f"{_SYSTEM_PATH}:{os.environ.get('PATH', '')}") is not None
 
 
 #: A command without shell syntax, which a pre command cannot create.
@@ -269,7 +278,7 @@ _PROVIDED = ("python", "python3")
 _LAUNCHERS = (*(name for strategy in Strategy if (name := strategy.traits.launcher)), "tensorboard")
 
 
-def _missing_commands(options: Options, folder: Path) -> Iterator[Problem]:
+def _missing_commands(options: Options, folder: Path, may_start: Callable[[str], bool] = bool) -> Iterator[Problem]:
     """Yield problems of commands: a missing program, program file or imported module."""
     service, problems, imports = options["service"], {}, {}
     files = _sandbox_files(options, folder)
@@ -279,18 +288,21 @@ def _missing_commands(options: Options, folder: Path) -> Iterator[Problem]:
         variables = {**service["environment"], **job["environment"]}
         if job["pre_command"] or image_of(service, job["image"], job["gpus"] > 0):
             continue
-        own = shutil.which(job["python"] or service["python"], path=_SYSTEM_PATH)
+        named = job["python"] or service["python"]
+        own = shutil.which(named, path=_SYSTEM_PATH)
         python = own or sys.executable
         path = f"{Path(python).parent}:{os.environ.get('PATH', '')}:{_SYSTEM_PATH}"
         is_checked = files is not None and "PYTHONPATH" not in variables
-        lacks = partial(missing_modules, python)
+        is_startable = may_start(named if own else python)
+        lacks = partial(missing_modules, python) if is_startable else lambda _: ()
         problem = start_problem(command, files or (), os.path.exists, lacks) if is_checked else ""
         name, is_of_job, _ = problem.partition(NOT_IN_JOB)
         if is_of_job and not service["job_url"]:
             problem = f"{name}: no file of the job; set service.job_url to the program"
-        if problem := problem or ("" if "PATH" in variables else _command_problem(FOLDER.sub("", command), path)):
+        has_path = is_startable and "PATH" not in variables
+        if problem := problem or (_command_problem(FOLDER.sub("", command), path) if has_path else ""):
             problems[f"{where}.command"] = problem
-        elif own and is_checked and "PATH" not in variables and _PYTHON.match(command):
+        elif own and is_checked and has_path and _PYTHON.match(command):
             imports[own, command] = f"{section if job['python'] else 'service'}.python"
     yield from (Problem(option, problem) for option, problem in problems.items())
     job_path = _local_path(service["job_url"] or ".", folder) or folder
@@ -424,7 +436,7 @@ def _pip(python: str) -> str:
     return "pip" if python == sys.executable else f"{python} -m pip"
 
 
-def program_warnings(options: Options, folder: Path) -> Iterator[Problem]:
+def program_warnings(options: Options, folder: Path, may_start: Callable[[str], bool] = bool) -> Iterator[Problem]:
     """Warn of programs that Keras 3 cannot train; needs resolved options.
 
     This is only a warning, because the source of a program does not prove the problem.
@@ -439,7 +451,7 @@ def program_warnings(options: Options, folder: Path) -> Iterator[Problem]:
     if has_image or any(KERAS_2 in command for command in commands):
         return
     python = interpreter_path(next((each["python"] for each in sections if each["python"]), service["python"]))
-    if not python:
+    if not (python and may_start(python)):
         return
     if value := environment.get(KERAS_2):
         yield from _keras_2_problems(value, python)

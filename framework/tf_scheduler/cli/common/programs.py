@@ -183,10 +183,16 @@ def _folder_files(folder: Path) -> list[Path]:
     return sorted(set(islice(files, _MAX_FILES + 1)))
 
 
+#: The author of a repository may name programs in its settings; no program is started to list files.
+_GIT_SETTINGS = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+
+
 def _git_files(folder: Path, *repository: str) -> list[str]:
     """Return files that git does not ignore; none without repository or .gitignore."""
-    command = ["git", "-C", str(folder), *repository, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, capture_output=True, check=False).stdout
+    command = ["git", *_GIT_SETTINGS, "-C", str(folder), *repository, "ls-files", "-z", "--cached", "--others"]
+    listed = subprocess.run(
+        [*command, "--exclude-standard"], capture_output=True, check=False, env={**os.environ, "GIT_ALLOW_PROTOCOL": ""}
+    ).stdout
     names = [os.fsdecode(name) for name in listed.split(b"\0") if name]
     if names or repository or not (folder / ".gitignore").is_file():
         return names

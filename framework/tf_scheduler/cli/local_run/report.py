@@ -47,7 +47,7 @@ from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import changed_options, mask_options
 from tf_scheduler.options.schema.jobs import JOBS
 from tf_scheduler.report import render_page
-from tf_scheduler.runtimes.runtimes import list_runtimes
+from tf_scheduler.runtimes.runtimes import is_own_interpreter
 
 from .follow import FollowResult, OutputRedactor, sandbox_of
 
@@ -159,9 +159,8 @@ def environment_of(options: Mapping[str, Any], *, own: bool = True) -> dict[str,
     `own`: whether this user has started the run. Otherwise its record may name any program and any file, so only the
     interpreters of this user are started, and no file is read.
     """
-    trusted = None if own else {sys.executable, *(runtime.python for runtime in list_runtimes())}
-    files = _job_files(options) if own else ()
-    return describe_environment(__version__, MESOS, _interpreters(options), files, trusted)
+    files, may_start = (_job_files(options), bool) if own else ((), is_own_interpreter)
+    return describe_environment(__version__, MESOS, _interpreters(options), files, may_start)
 
 
 def _interpreters(options: Mapping[str, Any]) -> Iterator[str]:
