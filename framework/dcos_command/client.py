@@ -196,6 +196,8 @@ class ServiceClient:
     installation: Installation | None = None
     #: The process of a local run; None: another service.
     run: RunProcess | None = None
+    #: Folder of a local service whose token belongs to this user; None: another service.
+    home: Path | None = None
     #: Token of the scheduler's API; empty: none. The login to DC/OS is the cluster's.
     token: str = field(default="", repr=False)
     #: Stores the run of the service outside of the cluster; None: nothing does.

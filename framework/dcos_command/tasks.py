@@ -38,9 +38,14 @@ _NOT_FOUND = 404
 _EVENTS = 5  # events of `status`
 
 
+def page_address(url: str, token: str) -> str:
+    """Return the page's URL; browsers do not send the fragment, so no server logs it."""
+    return f"{url}/#token={quote(token)}" if token else f"{url}/"
+
+
 def page_of(service: ServiceClient) -> str:
-    """Return the web page's URL; that of a local run contains the user's own token."""
-    return f"{service.url}/" + (f"#token={quote(service.token)}" if service.run and service.token else "")
+    """Return the web page's URL; that of a local service contains the user's own token."""
+    return page_address(service.url, service.token if service.home else "")
 
 
 def _overview(service: ServiceClient) -> Any:

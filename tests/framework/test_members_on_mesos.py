@@ -64,7 +64,7 @@ class Service:
         assert 0 == done.returncode, done.stderr
 
     def ask(self, path: str) -> Any:
-        return request(urlsplit(self.installed.url).port or 0, path)
+        return request(urlsplit(self.installed.url).port or 0, path, token=self.installed.token)
 
     def scale(self, count: int) -> None:
         """Change the number of workers, and wait until the chief uses them."""

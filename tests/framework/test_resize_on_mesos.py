@@ -66,7 +66,7 @@ def training(cluster: LocalCluster, tmp_path: Path) -> InstalledService:
 
 
 def messages(service: InstalledService) -> list[str]:
-    answer = request(urlsplit(service.url).port or 0, "/v1/events?limit=1000")
+    answer = request(urlsplit(service.url).port or 0, "/v1/events?limit=1000", token=service.token)
     return [event["message"] for event in answer.json["events"]] if answer.status == 200 else []
 
 
@@ -81,8 +81,8 @@ def said(service: InstalledService, words: str) -> None:
 
 def scale(service: InstalledService, count: int) -> int:
     """Return the status of the answer."""
-    port = urlsplit(service.url).port or 0
-    return request(port, "/v1/tf/scale", "POST", body=json.dumps({"worker": count}).encode()).status
+    port, body = urlsplit(service.url).port or 0, json.dumps({"worker": count}).encode()
+    return request(port, "/v1/tf/scale", "POST", service.token, body).status
 
 
 def test_workers_restart_once_at_the_next_checkpoint(training: InstalledService, tmp_path: Path) -> None:

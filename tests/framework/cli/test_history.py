@@ -327,8 +327,10 @@ def test_service_is_added_kept_and_listed_with_runs(
     path = options(tmp_path, program, {**secret, "name": "served"})
 
     succeed("local", "install", "--options", path, "--dir", cluster.directory)
-    url = InstalledService.all(cluster.directory)[0].url
-    wait_until(lambda: '"step":5' in request(urlsplit(url).port, "/v1/tf/progress").text.replace(" ", ""))
+    (installed,) = InstalledService.all(cluster.directory)
+    url, port = installed.url, urlsplit(installed.url).port
+    answer = lambda: request(port, "/v1/tf/progress", token=installed.token).text  # noqa: E731
+    wait_until(lambda: '"step":5' in answer().replace(" ", ""))
     added = succeed("history", "add", "--url", url)
     (going,) = kept.runs()
     by_name = succeed("--name", "served", "history", "add")

@@ -62,8 +62,9 @@ def service(cluster, name):
     return InstalledService(cluster.directory, name)
 
 
-def ask(cluster, name, path):
-    return request(urlsplit(service(cluster, name).url).port, path)
+def ask(cluster, name, path, *, with_token=True):
+    installed = service(cluster, name)
+    return request(urlsplit(installed.url).port, path, token=installed.token if with_token else "")
 
 
 def is_deployed(cluster, name):
@@ -159,6 +160,26 @@ def test_killed_scheduler_keeps_framework_and_tasks(cluster, job) -> None:
     assert (framework, url) == (ask(cluster, "killed", "/v1/state/frameworkId"), service(cluster, "killed").url)
     assert before == tasks(cluster)
     assert ["worker-0", "worker-1"] == sorted(before)
+
+
+def test_installed_api_requires_the_token_of_the_user(cluster, job) -> None:
+    """Other users and containers reach the port; only this user's commands find the token."""
+    installed = run_local("install", "--options", job("closed"), "--dir", cluster.directory)
+    assert 0 == installed.returncode, installed.stderr
+    wait_until(lambda: is_deployed(cluster, "closed"))
+    closed = service(cluster, "closed")
+
+    assert 401 == ask(cluster, "closed", "/v1/tasks", with_token=False).status
+    body = json.dumps({"command": ["id"]}).encode()
+    assert 401 == request(urlsplit(closed.url).port, "/v1/tasks/worker-0/exec", "POST", body=body).status
+    assert 0o600 == stat.S_IMODE(closed.token_file.stat().st_mode)
+    page = installed.stdout.splitlines()[-1]
+    assert f"page: {closed.url}/#token={closed.token}" == page
+    assert page == f"page: {run_command('--name', 'closed', 'open', '--print').stdout.strip()}"
+    for words in (("--name", "closed", "tasks"), ("--url", closed.url, "exec", "worker-0", "--", "id")):
+        assert 0 == run_command(*words).returncode
+    checked = run_command("--name", "closed", "doctor")
+    assert "requires a token" not in checked.stdout + checked.stderr
 
 
 def test_killed_supervisor_leaves_no_scheduler(cluster, job) -> None:

@@ -22,7 +22,7 @@ from dcos_command.command import CommandCall, IntRange, common_options, examples
 from dcos_command.documents import with_settings
 from dcos_command.errors import CommandError, report_as_json
 from dcos_command.main import DEFAULT_SERVICE
-from dcos_command.tasks import page_of, show_submitted, submit_document
+from dcos_command.tasks import page_address, page_of, show_submitted, submit_document
 from dcos_command.transport import attached_cluster
 from dcos_command.update import TIMEOUT, uninstalled_message, wait_for_end
 from tf_scheduler import __version__
@@ -72,7 +72,7 @@ def install(options: Path | None, app_id: str | None, directory: Path, misplaced
         check_name(name, "--app-id")
     service.install(service.with_checkpoints(document))
     click.echo(f"installed {DEFAULT_SERVICE} {__version__} as /{name}")
-    click.echo(f"page: {service.url}/")
+    click.echo(f"page: {page_address(service.url, service.token)}")
 
 
 @click.command()
@@ -105,7 +105,7 @@ def uninstall(app_id: str, everything: bool, no_wait: bool, timeout: int, direct
             click.echo(f"/{service.id} is being uninstalled")
         else:
             client = client_at(service.url, "", os.environ, PROGRAM)
-            client = replace(client, name=service.id, installation=installation)
+            client = replace(client, name=service.id, installation=installation, token=service.token)
             click.echo(uninstalled_message(f"/{service.id}", wait_for_end(client, timeout)))
 
 

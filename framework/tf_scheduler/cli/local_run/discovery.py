@@ -110,7 +110,8 @@ def _attached(name: str, local: list[ServiceClient], environment: Mapping[str, s
 
 def _local_services(environment: Mapping[str, str]) -> Iterator[ServiceClient]:
     for note in advertisements():
-        service = replace(client_at(note.url, "", environment, PROGRAM), name=note.name, token=note.token)
+        home = Path(note.run or note.folder, "scheduler") if note.token else None
+        service = replace(client_at(note.url, "", environment, PROGRAM), name=note.name, token=note.token, home=home)
         if note.run:
             pid, _, start_time = note.process.partition(":")
             service = replace(service, run=LocalRun(Path(note.run), ProcessId(int(pid), int(start_time))))

@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from secrets import token_urlsafe as new_secret
 from typing import Any
-from urllib.parse import quote
 
 import click
 from rich.console import Console
@@ -23,7 +22,7 @@ from rich.live import Live
 from rich.text import Text
 
 from dcos_command.logs import prefixed
-from dcos_command.tasks import ProgressLines
+from dcos_command.tasks import ProgressLines, page_address
 from mesos_local.cluster import LocalCluster
 from mesos_local.host import MesosLocalError
 from mesos_local.master_api import teardown
@@ -43,6 +42,7 @@ from tf_scheduler.service.secrets import KNOWN_SOURCES, known_secrets
 
 from .advertisements import advertise
 from .process import (
+    API_TOKEN,
     HOST,
     SchedulerLaunch,
     SupervisedScheduler,
@@ -109,8 +109,7 @@ class RunScheduler(SupervisedScheduler):
         if response is not None:
             url = f"http://{self.address}"
             self._publish(url)
-            # Browsers do not send the fragment, so the token gets into no log of a server.
-            page = f"{url}/#token={quote(self._token)}" if self._token else f"{url}/"
+            page = page_address(url, self._token)
             if page != self.page:
                 self._announce(page)
             self.page = page
@@ -163,8 +162,6 @@ class RunScheduler(SupervisedScheduler):
 
 
 _API_TLS = ("certificate_file", "key_file", "client_ca_file")  # without effect: the API listens on loopback
-#: Variable of the scheduler with the token of a run whose options set none.
-_TOKEN = "RUN_API_TOKEN"  # noqa: S105 - a name
 
 
 def prepare_launch(
@@ -204,7 +201,7 @@ def prepare_launch(
         folder.scheduler,
         folder.scheduler_log,
         folder.recording,
-        {_TOKEN: token, **secret_variables(completed)},
+        {API_TOKEN: token, **secret_variables(completed)},
         # Each run has its own state, so runs of one options file may train at the same time.
         () if state else ("--force-registration",),
         token,
@@ -227,7 +224,7 @@ def _with_token(document: dict[str, Any], notify: Callable[[str], None]) -> tupl
         api["read_token"] = api["write_token"] = token = ""
     if token or api.get("authentication") == "none":
         return document, token
-    api["write_token"] = f"env:{_TOKEN}"
+    api["write_token"] = f"env:{API_TOKEN}"
     return document, new_secret()
 
 

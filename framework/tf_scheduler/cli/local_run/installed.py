@@ -3,6 +3,7 @@
 CLUSTER/services/ID/
   options.json       options of the user
   scheduler.json     options of the scheduler: with defaults of this machine
+  api-token          token of the API, for the commands of this user
   supervisor.json    process and URL of the service; valid while that process runs
   failure            why the scheduler last failed
   uninstall          exists while the service is being removed
@@ -24,6 +25,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
+from secrets import token_urlsafe as new_secret
 from types import FrameType
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
@@ -40,9 +42,12 @@ from tf_scheduler.cli.common.options_file import check_options, localized, sched
 from tf_scheduler.cli.common.output import last_lines
 from tf_scheduler.errors import JobError, OptionsError
 from tf_scheduler.options.load import as_lists, resolve
+from tf_scheduler.service.api import api_settings
 
 from .advertisements import advertise
 from .process import (
+    API_TOKEN,
+    HOST,
     SchedulerLaunch,
     SupervisedScheduler,
     get_json,
@@ -109,6 +114,15 @@ class InstalledService:
         return str(json.loads((self.folder / "supervisor.json").read_text())["url"])
 
     @property
+    def token_file(self) -> Path:
+        return self.folder / "api-token"
+
+    @property
+    def token(self) -> str:
+        """Token of the API; empty if it needs none, or before its first start."""
+        return self.token_file.read_text() if self.token_file.exists() else ""
+
+    @property
     def failure(self) -> str:
         """Why the scheduler last failed; empty if it did not."""
         try:
@@ -131,8 +145,8 @@ class InstalledService:
         del defaults["service.failover_timeout"]  # a service outlives its scheduler, unlike a run
         master = {} if cluster is None else {"mesos.master": cluster.scheduler_master}
         own = {"scheduler.state": (self.folder / "state.db").as_uri(), "scheduler.containerized": False}
-        if containers:  # only this machine and its containers reach the API
-            own["api.authentication"] = "none"
+        if options.get("api", {}).get("authentication") != "none":
+            own["api.write_token"] = f"env:{API_TOKEN}"
         completed = with_values(options, {**defaults, **own, **master})
         return with_checkpoint_volume(completed, cluster, self._checkpoints)
 
@@ -318,7 +332,8 @@ class _Supervisor:
     def run(self) -> None:
         folder, cluster, confirmations = self._service.folder, self._service.cluster, 0
         name = str(self._service.options().get("service", {}).get("name", PACKAGE)).strip("/")
-        with guarded(folder / "scheduler"), advertise(name, str(folder)) as publish:
+        token_file = str(self._service.token_file)
+        with guarded(folder / "scheduler"), advertise(name, str(folder), token_file) as publish:
             scheduler = SupervisedScheduler(self._launch(), self._variables())
             try:
                 while confirmations < _CONFIRMATIONS and not self._leave and LocalCluster.running(cluster):
@@ -342,9 +357,12 @@ class _Supervisor:
     def _launch(self) -> SchedulerLaunch:
         folder = self._service.folder
         options = folder / "scheduler.json"
-        secrets: Mapping[str, str] = {}
-        if not self._uninstalling:
-            secrets = secret_variables(json.loads(options.read_text()))
+        document = json.loads(options.read_text())
+        secrets = {} if self._uninstalling else secret_variables(document)
+        secrets[API_TOKEN] = self._service.token or new_secret()
+        with suppress(OptionsError):  # reported by the scheduler
+            variables = {**os.environ, **secrets, "HOST": HOST}
+            write_private(self._service.token_file, api_settings(resolve(document), variables).policy.write_token)
         working = folder / "scheduler"
         cluster = LocalCluster.running(self._service.cluster)
         recording, network = working / "recording.jsonl", cluster.network_process if cluster else 0

@@ -34,6 +34,8 @@ from tf_scheduler.zipapp_builder import build_bundle
 
 
 HOST = "127.0.0.1"
+#: Variable of the scheduler with the token of the API, if the options set none.
+API_TOKEN = "RUN_API_TOKEN"  # noqa: S105 - a name
 FIRST_DELAY, LONGEST_DELAY = 1.0, 60.0  # seconds before a restart; doubled with each exit
 STABLE = 10.0  # seconds; a process that ran longer resets the back-off
 GRACE = 3.0  # seconds between SIGTERM and SIGKILL
