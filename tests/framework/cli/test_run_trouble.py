@@ -455,3 +455,23 @@ def children(pid):
 
 def command_line(pid):
     return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+
+
+def test_output_replaced_by_links_and_pipes_is_not_read(run_process, tmp_path: Path) -> None:
+    """The command may read files that the user of the task may not, and a pipe blocks it."""
+    secret = tmp_path / "secret"
+    secret.write_text("readable only by the user of the command\n")
+    program = (
+        f"rm stdout stderr; mkfifo stdout; for name in stderr executor.log.1; do ln -s {secret} $name; done; exit 3"
+    )
+    job = options(tmp_path, program, {"strategy": "independent"}, worker={"count": 1}, restart={"fail_fast": True})
+    job.write_text(json.dumps({**json.loads(job.read_text()), "parameter_server": {"count": 0}}))
+
+    code, out, errors = run_process("local", "run", job, "--json", "--follow", "worker-0")
+
+    report = json.loads(out)
+    assert 1 == code, errors
+    kept = [path for path in Path(report["run"]).rglob("*") if path.is_file() or path.is_symlink()]
+    texts = [out, errors, *(path.read_text(errors="replace") for path in kept)]
+    assert not [text for text in texts if "readable only" in text]
+    assert "readable only" not in "".join(run_process("logs", "--run", "last", "--file", "executor.log.1")[1:])

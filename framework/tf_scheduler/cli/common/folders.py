@@ -6,11 +6,12 @@ import errno
 import json
 import os
 import shutil
+import stat
 import sys
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
@@ -45,6 +46,18 @@ def read_bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise OptionsError(f"{path}: {error.strerror}") from error
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file that another user may have replaced by a link, pipe or device.
+
+    Raises OSError instead of following the link or waiting for the pipe.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "not a regular file", str(path))
 
 
 def short_path(path: str) -> str:
@@ -108,7 +121,8 @@ class RunFolder:
     def keep_logs(self, task: str, sandbox: Path) -> Path | None:
         """Link or copy a task's logs to this folder; None without logs. Raises OSError."""
         target = self.logs / task
-        logs = [path for name in LOG_FILES for path in sorted(sandbox.glob(f"{name}*")) if path.is_file()]
+        files = (path for name in LOG_FILES for path in sorted(sandbox.glob(f"{name}*")))
+        logs = [path for path in files if stat.S_ISREG(path.lstat().st_mode)]
         if not logs:
             return None
         target.mkdir(parents=True, exist_ok=True)
@@ -116,7 +130,8 @@ class RunFolder:
             try:
                 (target / path.name).hardlink_to(path)
             except OSError:  # another file system
-                shutil.copyfile(path, target / path.name)
+                with open_regular(path) as log, (target / path.name).open("wb") as copy:
+                    shutil.copyfileobj(log, copy)
         return target
 
     def forget_scheduler(self) -> None:

@@ -42,6 +42,8 @@ from dcos_command.output import (
 from tf_executor.contract.states import Tone
 from tf_scheduler.errors import Problem
 
+from .folders import open_regular
+
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
@@ -166,7 +168,7 @@ LAUNCHER_LINES = ("Preparing rootfs at ", "Marked '/' as ", "Changing root to ",
 def last_lines(path: Path, count: int) -> list[str]:
     """Return the last `count` lines without control characters; empty without a file."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - _BLOCK))
             text = file.read().decode(errors="replace")
@@ -216,12 +218,12 @@ class OutputTail:
 
     def _read(self) -> bytes:
         try:
-            with self._path.open("rb") as file:
+            with open_regular(self._path) as file:
                 if file.seek(0, os.SEEK_END) < self._offset:
                     self._offset, self._partial = 0, b""
                 file.seek(self._offset)
                 part = file.read(_PART)
-        except OSError:  # not created yet
+        except OSError:  # not created yet, or not a file
             return b""
         self._offset += len(part)
         return part

@@ -22,7 +22,7 @@ from dcos_command.output import Screen
 from dcos_command.transport import ClusterConnection, attached_cluster
 from mesos_local.host import MesosLocalError, ProcessId
 from tf_executor.contract.states import Verdict
-from tf_scheduler.cli.common.folders import LOST_REASON, RESULT, RunFolder, state_home
+from tf_scheduler.cli.common.folders import LOST_REASON, RESULT, RunFolder, open_regular, state_home
 from tf_scheduler.cli.common.output import screen
 from tf_scheduler.errors import JobError, SchedulerError
 
@@ -256,7 +256,7 @@ class RunLogs(ServiceClient):
         name, length = query.get("file") or "", int(query.get("length") or 0)
         if name not in (each.name for each in (self.folder / task).iterdir()):
             raise RefusedError(f"no file {name} of {task} is stored", HTTPStatus.NOT_FOUND)
-        with (self.folder / task / name).open("rb") as file:
+        with open_regular(self.folder / task / name) as file:
             size = file.seek(0, os.SEEK_END)
             offset = file.seek(min(size, int(query.get("offset") or max(0, size - length))))
             data = file.read(length)
