@@ -429,7 +429,7 @@ def _show_exec(answer: Mapping[str, Any], timeout: int) -> Renderable:
 def _exec_code(answer: Mapping[str, Any]) -> int:
     if answer["timed_out"]:
         return _TIMED_OUT
-    return int(answer["exit_code"] if answer["signal"] is None else _SIGNAL_BASE + answer["signal"])
+    return int(answer["exit_code"] or 0 if answer["signal"] is None else _SIGNAL_BASE + answer["signal"])
 
 
 @command(

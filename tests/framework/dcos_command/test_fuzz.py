@@ -20,13 +20,15 @@ import pytest
 from dcos_command import logs, service
 from dcos_command.answers import parse_json, type_of
 from dcos_command.client import parse_error_body
-from dcos_command.command import COMMANDS, ServiceCommand
+from dcos_command.command import ServiceCommand
 from dcos_command.main import main
 from kit.fuzzing import ROUNDS
 from kit.http_server import HttpServer, QuietHandler
+from tf_scheduler.cli.main import cli
+from tf_scheduler.cli.main import main as run_local
 
-EXIT_CODES = {0, 1, 2, 3, 4, 5, 124}
-_WORDS = ("worker-0", "deploy", "RUNNING", "COMPLETE", "tensorflow")
+EXIT_CODES = {0, 1, 2, 3, 4, 5, 124, 131}
+_WORDS = ("", "worker-0", "deploy", "RUNNING", "COMPLETE", "tensorflow")
 _MEMBERS = ("name", "status", "tasks", "message", "error", "phases", "app")
 _ODD = ("1e999", "NaN", "-1", "1" * 400, "1e308", '"\\ud800"', '"\\u001b]0;x"', "[" * 400 + "]" * 400, "null", "")
 
@@ -52,7 +54,7 @@ class Answers:
             return self.random.choice(inner or list(kind))
         if kind is str:
             return self.random.choice(_WORDS)
-        return {int: 3, float: 1000.5, bool: True}.get(kind)
+        return {int: 3, float: 1000.5, bool: self.random.random() < 0.5}.get(kind)
 
     def text(self, request: str) -> str:
         """A valid answer, one with up to three odd places, or random JSON."""
@@ -120,28 +122,38 @@ class Terminal(io.TextIOWrapper):
         return self._interactive
 
 
-def all_commands(group: click.Group, above: str = "") -> Iterator[tuple[str, ServiceCommand]]:
-    """Each command with its words, without other spellings."""
-    for name, command in group.commands.items():
-        if isinstance(command, click.Group):
+def all_commands(group: click.Group, above: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Each command that asks a service with its words, without other spellings."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group) and not command.hidden:
             yield from all_commands(command, f"{above}{name} ")
-        elif isinstance(command, ServiceCommand) and not command.hidden:
+        elif not command.hidden and any("--url" in each.opts for each in command.params):
             yield f"{above}{name}", command
 
 
-def arguments_of(words: str, command: ServiceCommand, options: Path, chance: random.Random) -> list[str]:
+def arguments_of(words: str, command: click.Command, options: Path, chance: random.Random) -> list[str]:
     """A command line with arguments, and options by chance."""
-    arguments = [each.example for each in command.arguments if each.required or chance.random() < 0.5]
+    examples = {"options.json": str(options), "worker-0:model": chance.choice(("worker-0:.", "worker-0:worker-0"))}
+    arguments = [
+        word
+        for each in command.params
+        if isinstance(each, click.Argument) and (each.required or chance.random() < 0.5)
+        for word in getattr(each, "example", "options.json" if each.required else "").split()
+    ]
     flags = [
         each.opts[0]
         for each in command.params
         if isinstance(each, click.Option) and each.is_flag and chance.random() < 0.4
     ]
-    flags = [flag for flag in flags if flag not in ("--stderr", "--json", "-y")]
+    flags = [flag for flag in flags if flag not in ("--stderr", "--json", "-y", "--local", "--help")]
     flags += ["--options", str(options)] if words == "update start" else []
-    flags += ["--timeout", "0"] if words in ("uninstall", "cancel", "wait") else []
+    flags += ["--timeout", "1"] if words in ("uninstall", "cancel", "wait", "exec") else []
     confirmation = ["--yes"] if any("--yes" in each.opts for each in command.params) else []
-    return [*words.split(), *arguments, *flags, *confirmation, *(["--json"] if chance.random() < 0.2 else [])]
+    flags += [*confirmation, *(["--json"] if chance.random() < 0.2 else [])]
+    return [*words.split(), *flags, *(examples.get(word, word) for word in arguments)]
 
 
 @pytest.fixture
@@ -154,7 +166,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_fuzz_answers_to_commands(tmp_path: Path) -> None:
+def test_fuzz_answers_to_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another program at the address must not look like a defect of the command."""
     seed = int(os.environ.get("FUZZ_SEED", random.randrange(10**6)))
     print(f"repeat with FUZZ_SEED={seed}")
@@ -162,15 +174,25 @@ def test_fuzz_answers_to_commands(tmp_path: Path) -> None:
     options.write_text('{"worker": {"count": 2}}')
     codes: set[int] = set()
     problems: dict[str, tuple[list[str], str]] = {}
+    monkeypatch.chdir(tmp_path)
+    commands = [*all_commands(cli)]
+    assert {"exec", "history add", "cp", "submit", "doctor"} <= {name for name, _ in commands}
     with server(answers) as live:
-        environment = {"DCOS_URL": f"http://{live.address}", "DCOS_DIR": "/nowhere"}
-        for name, command in [*all_commands(COMMANDS)] * (3 * ROUNDS):
-            words = arguments_of(name, command, options, answers.random)
+        environment = {"DCOS_URL": f"http://{live.address}", "DCOS_DIR": "/nowhere", "XDG_STATE_HOME": str(tmp_path)}
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        for name, command in commands * (3 * ROUNDS):
+            words = ["--name=x", *arguments_of(name, command, options, answers.random)]
             answers.requests = 0
             terminal = Terminal(interactive=answers.random.random() < 0.3)
             try:
                 with redirect_stdout(terminal), redirect_stderr(io.StringIO()):
-                    codes.add(main(["--name=x", *words], environment))
+                    if isinstance(command, ServiceCommand) and answers.random.random() < 0.5:
+                        codes.add(main(words, environment))
+                    else:
+                        run_local(words)
+            except SystemExit as end:
+                codes.add(int(end.code or 0))
             except Exception:
                 text = traceback.format_exc()
                 problems.setdefault(text.splitlines()[-1] + text.splitlines()[-3], (words, text))
@@ -178,6 +200,25 @@ def test_fuzz_answers_to_commands(tmp_path: Path) -> None:
     assert not problems, "\n".join(f"{words}\n{text}" for words, text in problems.values())
     assert codes <= EXIT_CODES
     assert {0, 3} <= codes, "both valid and invalid answers were among them"
+
+
+ENDED = {"state": "ended", "timed_out": False, "cut": False, "error": "", "stdout": "", "stderr": ""}
+
+
+@pytest.mark.parametrize(
+    ("ended", "code"),
+    [({}, 3), ({**ENDED, "exit_code": None, "signal": None}, 0), ({**ENDED, "exit_code": "7", "signal": 9}, 3)],
+)
+def test_exec_result_of_another_server_is_checked(ended: dict[str, Any], code: int) -> None:
+    """Random answers seldom contain the result of a command."""
+
+    class Other(QuietHandler):
+        def respond(self) -> None:
+            started = {"task": "worker-0", "launch": "a", "id": "b"}
+            self.answer(200, json.dumps({**started, **(ended if self.command == "GET" else {})}).encode())
+
+    with HttpServer(Other) as other:
+        assert code == main([f"--url={other.url}", "exec", "worker-0", "--", "id"], {"DCOS_DIR": "/nowhere"})
 
 
 @pytest.mark.parametrize("answer", ["[" * 100_000, "[" * 400 + "]" * 400, '{"a":' * 400 + "1" + "}" * 400])

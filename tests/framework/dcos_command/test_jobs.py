@@ -248,7 +248,7 @@ def test_page_of_a_local_run_has_its_token() -> None:
 
     assert "http://127.0.0.1:1/" == page_of(service)
     assert "http://127.0.0.1:1/#token=a%20b" == page_of(
-        ServiceClient(ClusterConnection("http://127.0.0.1:1"), "mnist", direct=True, token="a b", run=ARun())
+        ServiceClient(ClusterConnection("http://127.0.0.1:1"), "mnist", direct=True, token="a b", home=Path())
     )
 
 

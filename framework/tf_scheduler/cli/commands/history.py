@@ -9,7 +9,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ import click
 
 from dcos_command.client import ServiceOptions
 from dcos_command.command import IntRange, examples
-from dcos_command.errors import UnreachableError
 from dcos_command.output import Table
 from tf_executor.contract.text import UNKNOWN, format_duration, format_number, format_size, pluralize
 from tf_scheduler.cli.common.folders import (
@@ -31,7 +30,7 @@ from tf_scheduler.cli.common.folders import (
     read_bytes,
 )
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, screen
-from tf_scheduler.cli.local_run.discovery import resolve_service
+from tf_scheduler.cli.local_run.discovery import fetch_run, resolve_service
 from tf_scheduler.cli.local_run.report import environment_of, run_database, write_page
 from tf_scheduler.errors import JobError, OptionsError
 from tf_scheduler.history.compare import (
@@ -44,7 +43,7 @@ from tf_scheduler.history.compare import (
     run_summary,
 )
 from tf_scheduler.history.database import NO_RUNS, SharedRuns, find_run
-from tf_scheduler.history.model import Run, is_low_best, read_foreign, to_json
+from tf_scheduler.history.model import Run, is_low_best, to_json
 from tf_scheduler.history.record import service_run
 from tf_scheduler.model.redaction import MASK
 from tf_scheduler.options.load import parse, resolve
@@ -270,11 +269,7 @@ def add(
     before = context.obj or {}
     if recording is None:
         asked = ServiceOptions(name or before.get("name") or "", url or before.get("url") or "", token)
-        scheduler = resolve_service(asked, os.environ)
-        try:
-            run = replace(read_foreign(scheduler.get("v1/tf/run")), folder="", process="", environment={})
-        except ValueError as error:
-            raise UnreachableError(f"{scheduler.url} does not answer as a scheduler: {error}") from error
+        run = fetch_run(resolve_service(asked, os.environ))
     else:
         resolved = {} if options_file is None else resolve(parse(read_bytes(options_file), str(options_file)))
         options = changed_options(mask_options(resolved), resolved) if resolved else {}

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from dcos_command.client import URL_VARIABLE, ServiceClient, ServiceOptions, api_path, client_at, with_token
@@ -27,6 +27,9 @@ from tf_scheduler.cli.common.output import screen
 from tf_scheduler.errors import JobError, SchedulerError
 
 from .advertisements import advertisements
+
+if TYPE_CHECKING:
+    from tf_scheduler.history.model import Run
 
 PROGRAM = "dcos-tensorflow"
 _ENDED = "\nThe last run has ended: dcos-tensorflow logs --run last, or: result, or: history show last"
@@ -46,14 +49,26 @@ def resolve_service(options: ServiceOptions, environment: Mapping[str, str]) -> 
     return service if service.run or service.installation or service.direct else replace(service, keep=keep_run)
 
 
-def keep_run(service: ServiceClient) -> None:
-    """Add the run of a service on DC/OS to the history; print errors, never raise."""
-    from tf_scheduler.history.model import from_json  # most commands need no history
+def fetch_run(service: ServiceClient) -> Run:
+    """Return the run of a service. Raises CommandError.
 
-    from .report import run_database
+    The service has no say about files and processes of this machine, nor about what `reproduce` compares.
+    """
+    from tf_scheduler.history.model import read_foreign  # most commands need no history
 
     try:
-        run = from_json(service.get(api_path("tf", "run")))
+        run = read_foreign(service.get(api_path("tf", "run")))
+    except ValueError as error:
+        raise UnreachableError(f"{service.url} does not answer as a scheduler: {error}") from error
+    return replace(run, folder="", process="", environment={})
+
+
+def keep_run(service: ServiceClient) -> None:
+    """Add the run of a service on DC/OS to the history; print errors, never raise."""
+    from .report import run_database  # most commands need no history
+
+    try:
+        run = fetch_run(service)
         run_database().save(run)
     except (CommandError, SchedulerError) as error:
         print_error(f"warning: the history lacks the run of {service.name}: {error}")
