@@ -521,7 +521,12 @@ service_argument = argument("service", required=False, help="Name of the service
 yes_option = click.option("-y", "--yes", is_flag=True, help="Skip the confirmation.")
 
 
+def echo(text: object, *, err: bool = False, nl: bool = True) -> None:
+    """Print text without the terminal's commands, which files of others may contain."""
+    click.echo(remove_controls(str(text)), err=err, nl=nl)
+
+
 def print_error(text: str) -> None:
     """Print to standard error; do not fail if it is closed or its disk is full."""
     with suppress(OSError):
-        click.echo(remove_controls(text), err=True)
+        echo(text, err=True)

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 import sys
 import time
 from dataclasses import replace
@@ -17,7 +18,8 @@ from kit.commands import SchedulerCommand, request, run_command
 from kit.http_server import HttpServer, QuietHandler
 from kit.waiting import wait_until
 from mesos_local.host import ProcessId
-from runs import T0, a_point, a_run
+from runs import T0, a_launch, a_point, a_run
+from tf_scheduler.cli import start
 from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.cli.local_run.installed import InstalledService
 from tf_scheduler.history.database import RunDatabase, SharedRuns
@@ -134,6 +136,30 @@ def test_foreign_record_runs_and_reads_nothing(invoke, tmp_path: Path, kept) -> 
     kept.save(record)
     invoke("history", "--store", team, "reproduce", "nice")
     assert (tmp_path / "ran").exists(), "the interpreters of own runs are compared"
+
+
+def test_terminal_commands_of_others_are_removed(invoke, tmp_path: Path) -> None:
+    """They may change the clipboard and hide lines of the operator's terminal."""
+    evil, team, logs = "a\x1b]52;c;AAAA\x07\x1b[2J\u202eb\x9b2J\r", tmp_path / "team", tmp_path / "cluster" / "logs"
+    team.mkdir()
+    logs.mkdir(parents=True)
+    launch = a_launch(task=evil, agent=evil, message=evil, state=evil)
+    facts = {"reason": evil, "note": evil, "environment": {evil: evil}, "launches": (launch,), "state": evil}
+    SharedRuns(team).save(a_run(id="bad-20260101-000000-abcdef", **facts))
+    (team / "no\x1b]0;x\x07.json").touch()
+    (logs / "master.log").write_text(evil)
+
+    for words in ("", "show bad", f"reproduce bad -o {tmp_path}/options.json", "compare bad bad"):
+        code, out, errors = invoke("history", "--store", team, *words.split())
+        assert (0, []) == (code, re.findall(r"[^\n\t -~\xa0-\u2029\u2030-\uffff]", out + errors))
+    assert (0, "a]52;c;AAAAb2J\n") == invoke("local", "logs", "--dir", tmp_path / "cluster")[:2]
+
+
+def test_commands_print_without_terminal_commands() -> None:
+    """`click.echo` prints any character; `echo` removes the terminal's commands."""
+    home = Path(start.__file__).parent
+    calls = {path.name: path.read_text().count("click.echo(") for path in home.rglob("*.py")}
+    assert {"folders.py": 1} == {name: count for name, count in calls.items() if count}, "JSON in ASCII"
 
 
 @pytest.mark.parametrize("spoiled", [{}, {"curves": 1}, {"process": "no number"}, None])

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from dcos_command.command import IntRange, examples
+from dcos_command.command import IntRange, echo, examples
 from dcos_command.documents import with_settings
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.cli.common.folders import UserPath, has_containers
@@ -68,7 +68,7 @@ def try_(
     reason = "as requested" if chosen else f"because {program.name} uses {made.evidence or 'no distribution strategy'}"
     if ps and not (chosen or made.evidence):
         reason = f"because of --ps ({program.name} names no strategy)"
-    click.echo(f"{service['name']}: {service['strategy']}, {reason}: {made.summary}", err=True)
+    echo(f"{service['name']}: {service['strategy']}, {reason}: {made.summary}", err=True)
     with print_errors(as_json):  # before the file is written
         own = service.get("python", "") == made.document["service"].get("python", "")
         if missing := [each for each in made.notices if each.path == "service.python" and own]:
@@ -79,9 +79,9 @@ def try_(
         if not fit:
             check_feasible(spec, own_agents())
     if not Strategy(service["strategy"]).traits.has_peers and document["worker"]["count"] > 1:
-        click.echo("notice: each worker trains a model of its own; choose another strategy with --strategy", err=True)
+        echo("notice: each worker trains a model of its own; choose another strategy with --strategy", err=True)
     path = _save_attempt(document)
-    click.echo(f"to repeat: dcos-tensorflow local run {path}{' --fit' if fit else ''}", err=True)
+    echo(f"to repeat: dcos-tensorflow local run {path}{' --fit' if fit else ''}", err=True)
     context.invoke(run, options=path, as_json=as_json, fit=fit)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from dcos_command.command import example_block
+from dcos_command.command import echo, example_block
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.cli.common.folders import (
     UserPath,
@@ -102,12 +102,12 @@ def convert(
         echo_json({"kind": result.kind.value, "options": result.options, "warnings": warnings, **more})
         return
     for line in run:
-        click.echo(f"next: {line}")
+        echo(f"next: {line}")
 
 
 def _warn(warnings: Sequence[Note]) -> None:
     for warning in warnings:
-        click.echo(f"warning: {warning}", err=True)
+        echo(f"warning: {warning}", err=True)
 
 
 @dataclass(slots=True)
@@ -146,7 +146,7 @@ class _Local:
             _warn(notes if result is None else result.warnings)
             remedy = "choose one with --command 'python FILE'" if is_choice else "pass its file, folder or archive with"
             raise JobError(f"{self.source}: {what}; {remedy}{'' if is_choice else ' --program PATH'}")
-        click.echo(what, err=True)
+        echo(what, err=True)
         if is_choice:
             choice = click.prompt("program", type=click.Choice(programs), show_choices=False, err=True)
             self.command = f"python {command_line([choice])}"

@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from dcos_command.client import ServiceOptions
-from dcos_command.command import IntRange, examples
+from dcos_command.command import IntRange, echo, examples
 from dcos_command.output import Table
 from tf_executor.contract.text import UNKNOWN, format_duration, format_number, format_size, pluralize
 from tf_scheduler.cli.common.folders import (
@@ -136,7 +136,7 @@ def _all_runs() -> list[Run]:
     shared, unreadable = ([], []) if store is None else SharedRuns(store).runs()
     if unreadable:
         more = f" and {len(unreadable) - 3} more" if len(unreadable) > 3 else ""
-        click.echo(f"notice: {store}: not records of runs: {', '.join(unreadable[:3])}{more}", err=True)
+        echo(f"notice: {store}: not records of runs: {', '.join(unreadable[:3])}{more}", err=True)
     runs = {run.id: run for run in (*shared, *run_database().runs())}
     return sorted(runs.values(), key=lambda run: (run.submitted, run.id), reverse=True)
 
@@ -237,11 +237,11 @@ def reproduce(run: str, output: Path | None, force: bool, as_json: bool) -> None
             if item.new is not None or _is_own(match)
             else "not compared, because another user ran it"
         )
-        click.echo(f"warning: {item.name} was {_text(item.old)}; {now}", err=True)
+        echo(f"warning: {item.name} was {_text(item.old)}; {now}", err=True)
     for item in defaults:
-        click.echo(f"warning: {item.name} was {_text(item.old)}; its default is now {_text(item.new)}", err=True)
+        echo(f"warning: {item.name} was {_text(item.old)}; its default is now {_text(item.new)}", err=True)
     for path in missing:
-        click.echo(f"warning: {path}: secrets are not stored; add the secret", err=True)
+        echo(f"warning: {path}: secrets are not stored; add the secret", err=True)
 
 
 @history.command()
@@ -275,7 +275,7 @@ def add(
         options = changed_options(mask_options(resolved), resolved) if resolved else {}
         run = service_run(recording, name or options.get("service", {}).get("name", "tensorflow"), options)
     run_database().save(run)
-    click.echo(f"added {run.id}: {run.state}, {len(run.launches)} launches")
+    echo(f"added {run.id}: {run.state}, {len(run.launches)} launches")
 
 
 @history.command()
@@ -316,12 +316,8 @@ def _changed_defaults(run: Run) -> list[ValueDifference]:
 
 def _all_options(run: Run) -> Mapping[str, Any]:
     """Return the options with today's defaults. Raises OptionsError if invalid."""
-    options: Mapping[str, Any] = json.loads(json.dumps(mask_options(_resolved(run))))
+    options: Mapping[str, Any] = json.loads(json.dumps(mask_options(resolve(run.options))))
     return options
-
-
-def _resolved(run: Run) -> dict[str, Any]:
-    return resolve(run.options)
 
 
 def _is_own(run: Run) -> bool:
@@ -333,7 +329,7 @@ def _changed_environment(run: Run) -> list[ValueDifference]:
     if not run.environment:  # an added run
         return []
     try:
-        return compare_values(run.environment, environment_of(_resolved(run), own=_is_own(run)))
+        return compare_values(run.environment, environment_of(resolve(run.options), own=_is_own(run)))
     except OptionsError as error:
         raise JobError(f"the options of {run.id} are no longer valid:\n{error}") from error
 

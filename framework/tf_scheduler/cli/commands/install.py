@@ -18,7 +18,7 @@ from typing import Any, TextIO
 import click
 
 from dcos_command.client import PACKAGE, URL_VARIABLE, ServiceClient, ServiceOptions, client_at, with_token
-from dcos_command.command import CommandCall, IntRange, common_options, examples, service_options
+from dcos_command.command import CommandCall, IntRange, common_options, echo, examples, service_options
 from dcos_command.documents import with_settings
 from dcos_command.errors import CommandError, report_as_json
 from dcos_command.main import DEFAULT_SERVICE
@@ -66,13 +66,13 @@ def install(options: Path | None, app_id: str | None, directory: Path, misplaced
         document = dict(adapt_sizes(load_document(options), spec, cluster.specs)[0])
     name = (app_id or document.get("service", {}).get("name", DEFAULT_SERVICE)).strip("/")
     for problem in supervise_all(cluster.directory):
-        click.echo(problem, err=True)
+        echo(problem, err=True)
     service = InstalledService(cluster.directory, name)
     if not service.options():
         check_name(name, "--app-id")
     service.install(service.with_checkpoints(document))
-    click.echo(f"installed {DEFAULT_SERVICE} {__version__} as /{name}")
-    click.echo(f"page: {page_address(service.url, service.token)}")
+    echo(f"installed {DEFAULT_SERVICE} {__version__} as /{name}")
+    echo(f"page: {page_address(service.url, service.token)}")
 
 
 @click.command()
@@ -102,11 +102,11 @@ def uninstall(app_id: str, everything: bool, no_wait: bool, timeout: int, direct
         installation = LocalInstallation(service)
         installation.uninstall()
         if no_wait:
-            click.echo(f"/{service.id} is being uninstalled")
+            echo(f"/{service.id} is being uninstalled")
         else:
             client = client_at(service.url, "", os.environ, PROGRAM)
             client = replace(client, name=service.id, installation=installation, token=service.token)
-            click.echo(uninstalled_message(f"/{service.id}", wait_for_end(client, timeout)))
+            echo(uninstalled_message(f"/{service.id}", wait_for_end(client, timeout)))
 
 
 def _selected(services: list[InstalledService], name: str, everything: bool) -> list[InstalledService]:
@@ -230,4 +230,4 @@ def _relay(output: TextIO) -> None:
     """Print new output lines of a run, except the address of its page."""
     for line in output.readlines():
         if not line.startswith("page: "):
-            click.echo(line, nl=False, err=True)
+            echo(line, nl=False, err=True)

@@ -15,7 +15,7 @@ from typing import IO
 
 import click
 
-from dcos_command.command import LazyGroup, examples
+from dcos_command.command import LazyGroup, echo, examples
 from dcos_command.output import Table, confirm
 from mesos_local.agents import FIRST_PORT, load_agents, port_spans
 from mesos_local.cluster import LocalCluster
@@ -120,7 +120,7 @@ def up(agents_file: Path | None, directory: Path, zookeeper: bool, foreground: b
     check_platform()
     if containers and (missing := missing_requirements()):
         containers = False
-        click.echo(f"notice: no containers, because this machine lacks {', '.join(missing)}", err=True)
+        echo(f"notice: no containers, because this machine lacks {', '.join(missing)}", err=True)
     check_unoccupied(directory, containers)
     configured = load_agents(agents_file) if agents_file else None
     with clean_up_on_signals(), claimed_agents(configured, persistent=True) as (agents, claims):
@@ -141,7 +141,7 @@ def up(agents_file: Path | None, directory: Path, zookeeper: bool, foreground: b
         if foreground:
             with cluster:
                 print_status(cluster.state(), notice)
-                click.echo("Ctrl-C stops the local cluster")
+                echo("Ctrl-C stops the local cluster")
                 signal.pause()
         else:
             cluster.start()
@@ -159,13 +159,13 @@ def down(directory: Path, yes: bool) -> None:
     services end. Works even if the record of the cluster is damaged.
     """
     if not yes and (names := _users(directory)):
-        click.echo(f"runs and services on this cluster, which end with it: {', '.join(names)}", err=True)
+        echo(f"runs and services on this cluster, which end with it: {', '.join(names)}", err=True)
         confirm("Stop the local cluster?", sys.stdin, sys.stderr)
     if not LocalCluster.end(directory):
-        click.echo(f"no local cluster is up in {directory}")
+        echo(f"no local cluster is up in {directory}")
         return
     remains = f"; its logs and sandboxes remain in {directory}" if directory.exists() else ""
-    click.echo(f"the local cluster has stopped{remains}")
+    echo(f"the local cluster has stopped{remains}")
 
 
 def _users(directory: Path) -> list[str]:
@@ -216,7 +216,7 @@ def logs(name: str, directory: Path, follow: bool) -> None:
     if name not in names:
         raise MesosLocalError(f"unknown log: {name!r}; expected one of {', '.join(names)}")
     with (folder / f"{name}.log").open(errors="replace") as log:
-        click.echo("".join(log.readlines()[-_TAIL_LINES:]), nl=False)
+        echo("".join(log.readlines()[-_TAIL_LINES:]), nl=False)
         if follow:
             _follow(log, directory)
 
@@ -225,7 +225,7 @@ def _follow(log: IO[str], directory: Path) -> None:
     while True:
         record = read_record(directory)
         alive = record is not None and record.any_alive()  # checked first, so that the last lines are printed
-        click.echo(log.read(), nl=False)
+        echo(log.read(), nl=False)
         if not alive:
             return
         time.sleep(_POLL_INTERVAL)  # the standard library cannot await a file
@@ -261,7 +261,7 @@ def print_status(snapshot: ClusterStatus, notice: str = "") -> None:
         ]
     )
     if notice:
-        click.echo(notice, err=True)
+        echo(notice, err=True)
 
 
 def _agent_row(agent: AgentStatus, snapshot: ClusterStatus) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
@@ -13,20 +15,13 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from dcos_command.command import Group, IntRange, examples
+from dcos_command.command import Group, IntRange, echo, examples
 from tf_scheduler.cli.common.folders import UserPath, file_type, force_option, print_or_write, read, source_name
-from tf_scheduler.cli.common.options_file import (
-    is_program,
-    local_problems,
-    program_warnings,
-)
+from tf_scheduler.cli.common.options_file import SYSTEM_PATH, local_problems, program_warnings
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, print_notices
 from tf_scheduler.cli.common.programs import program_sources
 from tf_scheduler.cli.local_run.new_options import NewOptions, new_options
-from tf_scheduler.convert.program import (
-    scan,
-    strategy_named,
-)
+from tf_scheduler.convert.program import scan, strategy_named
 from tf_scheduler.convert.tables import command_line
 from tf_scheduler.errors import OptionsError, Problem
 from tf_scheduler.options.environment import template_lines
@@ -74,7 +69,11 @@ def validate(file: Path, dcos: bool, run: bool, as_json: bool) -> None:
 
     Exit code: 0 valid, 1 invalid.
     """
-    may_start = bool if run else (lambda _: False) if dcos else is_own_interpreter
+
+    def may_start(python: str) -> bool:
+        is_missing = shutil.which(python, path=f"{SYSTEM_PATH}:{os.environ.get('PATH', '')}") is None
+        return run or is_missing or (not dcos and is_own_interpreter(python))
+
     try:
         document, resolved = _load(file)
         local = [] if str(file) == "-" else list(local_problems(resolved, file.parent, may_start))
@@ -92,13 +91,13 @@ def validate(file: Path, dcos: bool, run: bool, as_json: bool) -> None:
     ]
     print_notices(() if as_json else notices)
     if not (dcos or as_json) and len(of_clusters) > len(of_all):
-        click.echo(f"for DC/OS also: dcos-tensorflow options validate --dcos {command_line([file])}", err=True)
+        echo(f"for DC/OS also: dcos-tensorflow options validate --dcos {command_line([file])}", err=True)
     echo_result({"valid": True, "problems": [], "notices": _as_dicts(notices)}, f"{file} is valid", as_json)
 
 
 def _unstarted(resolved: Mapping[str, Any], may_start: Callable[[str], bool]) -> Iterator[Problem]:
     for section in ("service", "executor", *JOBS):
-        if is_program(python := resolved[section]["python"]) and not may_start(python):
+        if (python := resolved[section]["python"]) and not may_start(python):
             yield Problem(f"{section}.python", f"`{python}` was not started; check it with --run")
 
 
@@ -143,7 +142,7 @@ def schema(template: bool) -> None:
 
     The package contains the schema as config.json.
     """
-    click.echo(",\n".join(template_lines()) if template else json.dumps(config_schema(), indent=2))
+    echo(",\n".join(template_lines()) if template else json.dumps(config_schema(), indent=2))
 
 
 @options.command()

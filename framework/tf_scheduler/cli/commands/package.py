@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from dcos_command.command import Group, examples
+from dcos_command.command import Group, echo, examples
 from tf_scheduler.cli.common.folders import UserPath, read_bytes
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_switch
 from tf_scheduler.options.load import parse
@@ -36,7 +36,7 @@ def _check_url(_context: click.Context, _parameter: click.Parameter, url: str) -
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise click.BadParameter(f"{url!r} is not an http:// or https:// address with a host")
     if url == universe.PLACEHOLDER_URL:
-        click.echo(f"warning: without --artefacts-url all addresses in the package are placeholders at {url}", err=True)
+        echo(f"warning: without --artefacts-url all addresses in the package are placeholders at {url}", err=True)
     return url
 
 
@@ -124,14 +124,14 @@ def build(out: Path, no_artefacts: bool, sources: Path, url: str) -> None:
     python = MINIMUM_PYTHON if no_artefacts else scheduler_python()
     universe.check_and_fill(files, url, python=python)  # an invalid package is not built
     for artefact in () if no_artefacts else universe.build_files(out, sources):
-        click.echo(f"{artefact.sha256}  {artefact.path}")
+        echo(f"{artefact.sha256}  {artefact.path}")
         built.append(artefact)
     if built and not can_read_vault():
-        click.echo(f"notice: the scheduler's file is built without hvac; {MISSING_VAULT}", err=True)
+        echo(f"notice: the scheduler's file is built without hvac; {MISSING_VAULT}", err=True)
     universe.build_universe(files, out, url, {artefact.path.name: artefact.sha256 for artefact in built}, python)
     if no_artefacts:
-        click.echo("notice: without artefacts the package does not check their digests", err=True)
-    click.echo(f"built {out}", err=True)
+        echo("notice: without artefacts the package does not check their digests", err=True)
+    echo(f"built {out}", err=True)
 
 
 @package.command()
@@ -143,7 +143,7 @@ def generate(sources: Path) -> None:
     Both files are generated from the schema of the options.
     """
     changed = universe.generate_sources(sources)
-    click.echo("\n".join(f"wrote {sources / name}" for name in changed) or f"{sources} is up to date")
+    echo("\n".join(f"wrote {sources / name}" for name in changed) or f"{sources} is up to date")
 
 
 @click.group(cls=Group)
@@ -165,4 +165,4 @@ def executor_build(output: Path | None) -> None:
     The bundle is one file that runs on Python 3.8 or newer. Agents fetch it from executor.url, for example from a web
     server, HDFS or a shared folder. An up-to-date bundle is not rewritten.
     """
-    click.echo(build_bundle(output))
+    echo(build_bundle(output))

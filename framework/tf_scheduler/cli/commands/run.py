@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from dcos_command.command import FloatRange, examples
+from dcos_command.command import FloatRange, echo, examples
 from dcos_command.service import EXIT_CODES
 from dcos_command.tasks import LINE_SECONDS
 from mesos_local.agents import AgentSpec, load_agents
@@ -219,14 +219,14 @@ def _print_os_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        click.echo(f"{error.filename}: the result cannot be written: {error.strerror}", err=True)
+        echo(f"{error.filename}: the result cannot be written: {error.strerror}", err=True)
 
 
 def _print_result(report: Report, as_json: bool) -> None:
     """Print the report. Raises OSError if it cannot be written."""
     is_terminal = sys.stdout is not None and sys.stdout.isatty()
     lines = map(folded, summary_lines(report)) if is_terminal else summary_lines(report)
-    click.echo(json.dumps(report, indent=2) if as_json else "\n".join(lines))
+    echo(json.dumps(report, indent=2) if as_json else "\n".join(lines))
 
 
 def _own_cluster(specs: Sequence[AgentSpec], claims: PortClaims | None) -> LocalCluster:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from dcos_command.command import Group, examples
+from dcos_command.command import Group, echo, examples
 from mesos_local import images
 from tf_executor.contract.text import format_size
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option
@@ -44,7 +44,7 @@ def create(
     no files.
     """
     request = RuntimeRequest(tensorflow, gpu, others, builds)
-    result, made = runtimes.create_runtime(name, request, python, lambda line: click.echo(line, err=True))
+    result, made = runtimes.create_runtime(name, request, python, lambda line: echo(line, err=True))
     text = f"{result.name} {'is created' if made else 'already exists'}: {result.python}"
     echo_result({**asdict(result), "made": made}, f'{text}\nin options: "python": "runtime:{result.name}"', as_json)
 
@@ -59,9 +59,9 @@ def list_(as_json: bool) -> None:
         echo_json([asdict(each) for each in complete])
         return
     if not complete:
-        click.echo("There are no runtimes yet. Make one: dcos-tensorflow runtime create tf --tensorflow 2.21")
+        echo("There are no runtimes yet. Make one: dcos-tensorflow runtime create tf --tensorflow 2.21")
     for each in complete:
-        click.echo(f"{each.name}: Python {each.version}, {' '.join(each.content)}: {each.python}")
+        echo(f"{each.name}: Python {each.version}, {' '.join(each.content)}: {each.python}")
 
 
 @runtime.command()
@@ -70,7 +70,7 @@ def list_(as_json: bool) -> None:
 def remove(name: str) -> None:
     """Remove the runtime NAME, even an incomplete one."""
     runtimes.remove_runtime(name)
-    click.echo(f"{name} is removed")
+    echo(f"{name} is removed")
 
 
 # --- images
@@ -132,11 +132,11 @@ def list_images(as_json: bool) -> None:
     images.remove_abandoned()
     names = images.image_names()
     for name in images.image_names(valid=False):
-        click.echo(f"notice: {images.image_folder() / name}.tar is ignored: its name is not that of an image", err=True)
+        echo(f"notice: {images.image_folder() / name}.tar is ignored: its name is not that of an image", err=True)
     if as_json:
         echo_json(names)
         return
-    click.echo("\n".join(names) or "There are no images yet. Make one: dcos-tensorflow local image build tensorflow")
+    echo("\n".join(names) or "There are no images yet. Make one: dcos-tensorflow local image build tensorflow")
 
 
 @image.command("remove")
@@ -147,4 +147,4 @@ def remove_image(name: str) -> None:
     if why := images.unknown_image(name):
         raise JobError(f"`{name}`: {why}")
     images.remove_image(name)
-    click.echo(f"{name} is removed")
+    echo(f"{name} is removed")

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from dcos_command.command import COMMANDS, Group, examples
+from dcos_command.command import COMMANDS, Group, echo, examples
 from dcos_command.output import Table
 from tf_scheduler import __version__
 from tf_scheduler.cli.common.folders import UserPath, write_private
@@ -87,12 +87,12 @@ def export(address: str, service: str, output: Path, force: bool) -> None:
     backup = Backup(service_key(service), _load_values(address, service))
     text = encode(backup, datetime.now(timezone.utc), __version__)
     if output == _STDIO:
-        click.echo(text, nl=False)
+        echo(text, nl=False)
         return
     if output.exists() and not force:
         raise JobError(f"--output {output}: already exists; choose another name, or use --force")
     write_private(output, text)
-    click.echo(f"wrote {output}", err=True)
+    echo(f"wrote {output}", err=True)
 
 
 @state.command(name="import")

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import click
-
+from dcos_command.command import echo
 from dcos_command.documents import with_settings
 from mesos_local.images import unknown_image
 from tf_executor.contract.advice import (
@@ -165,7 +164,7 @@ def load_options(path: Path, settings: Collection[str] = (), *, containers: bool
     document, wrong = with_settings(parse(read_bytes(path), str(path)), settings)
     options = check_options(document, path.parent, [Problem(*each) for each in wrong], containers=containers)
     for notice in (*find_local_warnings(document, options), *program_warnings(options, path.parent)):
-        click.echo(f"notice: {notice}", err=True)
+        echo(f"notice: {notice}", err=True)
     return to_spec(_with_absolute_paths(options, path.parent.resolve()))
 
 
@@ -257,20 +256,14 @@ def _missing_programs(options: Options, may_start: Callable[[str], bool] = bool)
         if (python := options[section]["python"]) and python != sys.executable:
             from tf_scheduler.runtimes.runtimes import interpreter_problem  # slow import, rarely needed
 
-            is_unchecked = is_program(python) and not may_start(python)
-            if not is_unchecked and (problem := interpreter_problem(python, _SYSTEM_PATH)):
+            if may_start(python) and (problem := interpreter_problem(python, SYSTEM_PATH)):
                 yield Problem(f"{section}.python", problem)
-
-
-def is_program(python: str) -> bool:
-    """Whether a value of an option `python` can be started on this machine."""
-    return shutil.which(python, path=f"{_SYSTEM_PATH}:{os.environ.get('PATH', '')}") is not None
 
 
 #: A command without shell syntax, which a pre command cannot create.
 _COMMAND = re.compile(r"[A-Za-z][\w.+-]*(?=\s|$)")
 #: Folders that agents search in any case.
-_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: Commands that start a Python program, whose imports are checked.
 _PYTHON = re.compile(r"(python3?|torchrun)\s")
 #: Commands that the executor provides, and launchers that packages bring.
@@ -289,9 +282,9 @@ def _missing_commands(options: Options, folder: Path, may_start: Callable[[str],
         if job["pre_command"] or image_of(service, job["image"], job["gpus"] > 0):
             continue
         named = job["python"] or service["python"]
-        own = shutil.which(named, path=_SYSTEM_PATH)
+        own = shutil.which(named, path=SYSTEM_PATH)
         python = own or sys.executable
-        path = f"{Path(python).parent}:{os.environ.get('PATH', '')}:{_SYSTEM_PATH}"
+        path = f"{Path(python).parent}:{os.environ.get('PATH', '')}:{SYSTEM_PATH}"
         is_checked = files is not None and "PYTHONPATH" not in variables
         is_startable = may_start(named if own else python)
         lacks = partial(missing_modules, python) if is_startable else lambda _: ()

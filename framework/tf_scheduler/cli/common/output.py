@@ -23,6 +23,7 @@ from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from dcos_command.command import echo
 from dcos_command.main import plain_screen
 from dcos_command.output import (
     Block,
@@ -68,12 +69,12 @@ json_option = json_switch("Print JSON.")
 
 def echo_json(document: Any) -> None:
     """Print a JSON document for people and programs."""
-    click.echo(json.dumps(document, indent=2))
+    echo(json.dumps(document, indent=2))
 
 
 def echo_result(document: Any, text: str, as_json: bool) -> None:
     """Print a result as JSON, or as text for people."""
-    click.echo(json.dumps(document, indent=2) if as_json else text)
+    echo(json.dumps(document, indent=2) if as_json else text)
 
 
 # --- closed pipes
@@ -130,7 +131,7 @@ def _lossy(stream: TextIO | None, stack: ExitStack, *, strict: bool) -> TextIO:
 def say(text: str) -> None:
     """Print a line about a run on standard error; for a pipe, with the time of day."""
     is_terminal = sys.stderr.isatty()
-    click.echo(folded(text) if is_terminal else f"{time.strftime('%H:%M:%S')} {text}", err=True)
+    echo(folded(text) if is_terminal else f"{time.strftime('%H:%M:%S')} {text}", err=True)
 
 
 #: Indentation of the further lines of a sentence: below its first line, on a wide terminal beside the label.
@@ -321,4 +322,4 @@ class _Chart:
 def print_notices(notices: Iterable[Problem]) -> None:
     """Print notices on standard error."""
     for notice in notices:
-        click.echo(f"notice: {notice}", err=True)
+        echo(f"notice: {notice}", err=True)

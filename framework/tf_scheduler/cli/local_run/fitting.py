@@ -9,8 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-import click
-
+from dcos_command.command import echo
 from mesos_local.agents import AgentSpec, default_agents
 from mesos_local.cluster import LocalCluster
 from mesos_local.host import MesosLocalError
@@ -195,7 +194,7 @@ def adapt_sizes(
             if names:
                 options = join_words([".".join(_option(new, name)) for name in names])
                 now, before = (join_words([_amount(job.needs, name) for name in names]) for job in (new, old))
-                click.echo(f"notice: {options}: {why}; using {now} here ({before} on a cluster)", err=True)
+                echo(f"notice: {options}: {why}; using {now} here ({before} on a cluster)", err=True)
     return {**document, **adapted}, smaller
 
 
@@ -225,7 +224,7 @@ def notice_of_gpus(spec: ServiceSpec, agents: Sequence[AgentSpec]) -> None:
     """Print a notice if the job asks for GPUs that this machine does not have."""
     names = [agent.hostname for agent in agents if _has_gpus(agent)]
     if spec.needs_gpus and names and not can_check_gpus():
-        click.echo(f"notice: no GPU on this machine; {_range(names)} only counts them", err=True)
+        echo(f"notice: no GPU on this machine; {_range(names)} only counts them", err=True)
 
 
 def fits_machine(options: dict[str, Any]) -> bool:

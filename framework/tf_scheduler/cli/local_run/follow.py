@@ -16,11 +16,11 @@ from pathlib import Path
 from secrets import token_urlsafe as new_secret
 from typing import Any
 
-import click
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from dcos_command.command import echo
 from dcos_command.logs import prefixed
 from dcos_command.tasks import ProgressLines, page_address
 from mesos_local.cluster import LocalCluster
@@ -169,7 +169,7 @@ def prepare_launch(
     cluster: LocalCluster,
     folder: RunFolder,
     state: str = "",
-    notify: Callable[[str], None] = lambda notice: click.echo(notice, err=True),
+    notify: Callable[[str], None] = lambda notice: echo(notice, err=True),
 ) -> SchedulerLaunch:
     """Write the options of a run's scheduler; return its command and environment.
 
@@ -504,7 +504,7 @@ def line_view(follower: OutputFollower, every: float, *, quiet: bool) -> Iterato
 
 
 def _echo(line: str) -> None:
-    click.echo(line, err=True)
+    echo(line, err=True)
 
 
 def _leader_log(cluster: LocalCluster, overview: Overview, redactor: OutputRedactor) -> list[str]:

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import click
-
+from dcos_command.command import echo
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from mesos_local.host import ProcessId
@@ -133,7 +132,7 @@ def _share(run: Run) -> None:
         try:
             SharedRuns(Path(folder)).save(run)
         except JobError as error:
-            click.echo(f"notice: the run is only in the history of this machine: {error}", err=True)
+            echo(f"notice: the run is only in the history of this machine: {error}", err=True)
 
 
 def finish_run(run: Run, report: Report, page: Path | None) -> None:
@@ -145,19 +144,18 @@ def finish_run(run: Run, report: Report, page: Path | None) -> None:
     try:
         run_database().save(run)
     except (JobError, OSError) as error:
-        click.echo(f"the run cannot be added to the history: {error}", err=True)
+        echo(f"the run cannot be added to the history: {error}", err=True)
     try:
         if page is not None:
             write_page(render_page(run), page)
     except JobError as error:
-        click.echo(f"{error}", err=True)
+        echo(f"{error}", err=True)
 
 
 def environment_of(options: Mapping[str, Any], *, own: bool = True) -> dict[str, str]:
     """Return versions and digests of a local run with these resolved options.
 
-    `own`: whether this user has started the run. Otherwise its record may name any program and any file, so only the
-    interpreters of this user are started, and no file is read.
+    Not `own`: the author of the record has named programs to start and files to read, so only own interpreters start.
     """
     files, may_start = (_job_files(options), bool) if own else ((), is_own_interpreter)
     return describe_environment(__version__, MESOS, _interpreters(options), files, may_start)
@@ -187,7 +185,7 @@ def _agent_text(agent: AgentSpec) -> str:
 def write_page(text: str, page: Path) -> None:
     """Write an HTML page; `-` is standard output. Raises JobError."""
     if str(page) == "-":
-        click.echo(text, nl=False)
+        echo(text, nl=False)
         return
     try:
         page.write_text(text, encoding="utf-8")
