@@ -114,7 +114,8 @@ def _log(service: ServiceClient, task: str, query: LogQuery) -> Log:
     if tail is None:
         return log
     span = log["size"] - log["offset"]
-    while since is None and log["offset"] > 0 and _line_count(log["data"]) <= tail and span < _MAX_LOG_BYTES:
+    # The first line may lack its start.
+    while since is None and log["offset"] > 0 and log["data"][:-1].count("\n") < tail and span < _MAX_LOG_BYTES:
         span *= 8
         log = _read(service, path, file, max(0, log["size"] - span), log)
     return _last_lines(log, tail)
@@ -130,11 +131,6 @@ def _read(service: ServiceClient, path: str, file: str, offset: int, log: Log) -
         data.append(piece["data"])
         at = piece["next"]
     return {**log, "offset": offset, "data": "".join(data), "next": at}
-
-
-def _line_count(data: str) -> int:
-    """Count the lines in `data`; the first of them may lack its start."""
-    return data.count("\n") + (not data.endswith("\n"))
 
 
 def _last_lines(log: Log, count: int) -> Log:

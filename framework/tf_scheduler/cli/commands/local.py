@@ -68,11 +68,7 @@ directory_option = click.option(
 
 
 settings_option = click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="PATH=VALUE",
-    help="Change an option, such as worker.count=4.",
+    "--set", "settings", multiple=True, metavar="PATH=VALUE", help="Change an option, such as worker.count=4."
 )
 
 

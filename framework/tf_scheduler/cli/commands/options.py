@@ -153,12 +153,7 @@ def schema(template: bool) -> None:
 @click.argument("program", type=UserPath(dir_okay=False), default="train.py")
 @click.option("--workers", type=IntRange(min=1, max=100_000), help="Number of workers. Default: 2; independent: 1.")
 @click.option(
-    "-o",
-    "--output",
-    type=UserPath(dir_okay=False),
-    default="options.json",
-    show_default=True,
-    help="File to write.",
+    "-o", "--output", type=UserPath(dir_okay=False), default="options.json", show_default=True, help="File to write."
 )
 @click.option("--dcos", is_flag=True, help="Write the form that `dcos package install` accepts.")
 @click.option("--from", "source", type=file_type, metavar="FILE", help="Write the options of a YAML file as JSON.")

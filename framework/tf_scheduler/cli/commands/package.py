@@ -106,10 +106,7 @@ def render(options: Path | None, app_id: str | None, digests: Path | None, sourc
 @package.command()
 @examples("package build --out out --artefacts-url https://files.example.com")
 @click.option(
-    "--out",
-    type=UserPath(file_okay=False),
-    required=True,
-    help="Folder to write the repository and artefacts/ to.",
+    "--out", type=UserPath(file_okay=False), required=True, help="Folder to write the repository and artefacts/ to."
 )
 @click.option("--no-artefacts", is_flag=True, help="Build the repository only.")
 @sources_option
@@ -154,11 +151,7 @@ def executor() -> None:
 
 @executor.command("build")
 @examples("executor build --output executor.pyz")
-@click.option(
-    "--output",
-    type=UserPath(dir_okay=False),
-    help="File to write. Default: a file in the cache folder.",
-)
+@click.option("--output", type=UserPath(dir_okay=False), help="File to write. Default: a file in the cache folder.")
 def executor_build(output: Path | None) -> None:
     """Build the executor's bundle and print its path.
 

@@ -175,12 +175,8 @@ def last_lines(path: Path, count: int) -> list[str]:
             text = file.read().decode(errors="replace")
     except OSError:
         return []
-    return [_printable(line) for line in text.splitlines()[-count:]]
-
-
-def _printable(line: str) -> str:
-    """Return the last state of a line that a program redraws, without colours."""
-    return remove_controls(line.rsplit("\r", 1)[-1])
+    # A program redraws a line after `\r`.
+    return [remove_controls(line.rsplit("\r", 1)[-1]) for line in text.splitlines()[-count:]]
 
 
 #: Messages of TensorFlow's C++ code that are no warnings, and bars that Keras prints again for each batch.

@@ -50,10 +50,7 @@ def resolve_service(options: ServiceOptions, environment: Mapping[str, str]) -> 
 
 
 def fetch_run(service: ServiceClient) -> Run:
-    """Return the run of a service. Raises CommandError.
-
-    The service has no say about files and processes of this machine, nor about what `reproduce` compares.
-    """
+    """Return a service's run; it names no file of this machine. Raises CommandError."""
     from tf_scheduler.history.model import read_foreign  # most commands need no history
 
     try:

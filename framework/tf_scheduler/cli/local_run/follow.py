@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from dcos_command.command import echo
+from dcos_command.command import print_error
 from dcos_command.logs import prefixed
 from dcos_command.tasks import ProgressLines, page_address
 from mesos_local.cluster import LocalCluster
@@ -169,7 +169,7 @@ def prepare_launch(
     cluster: LocalCluster,
     folder: RunFolder,
     state: str = "",
-    notify: Callable[[str], None] = lambda notice: echo(notice, err=True),
+    notify: Callable[[str], None] = print_error,
 ) -> SchedulerLaunch:
     """Write the options of a run's scheduler; return its command and environment.
 
@@ -495,16 +495,12 @@ def line_view(follower: OutputFollower, every: float, *, quiet: bool) -> Iterato
     lines = ProgressLines(say, every)
 
     def draw(overview: Overview, seconds: float) -> None:
-        follower.read(overview, _echo)
+        follower.read(overview, print_error)
         if not quiet:
             lines.show(asdict(overview), seconds)
 
     yield draw
-    follower.finish(_echo)
-
-
-def _echo(line: str) -> None:
-    echo(line, err=True)
+    follower.finish(print_error)
 
 
 def _leader_log(cluster: LocalCluster, overview: Overview, redactor: OutputRedactor) -> list[str]:
