@@ -9,7 +9,7 @@ import sys
 import time
 import webbrowser
 from base64 import b64decode
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from getpass import getuser
 from pathlib import Path
 from tempfile import mkdtemp
@@ -30,7 +30,7 @@ from .output import Line, Renderable, Screen, Table, Word, dim, local_time, stat
 from .plans import TASK
 from .service import follow, result_code, show_result
 
-_NOT_FOUND = 404
+_BAD_REQUEST, _NOT_FOUND = 400, 404
 
 
 # --- status, list, open
@@ -441,6 +441,8 @@ class _SandboxCopy:
     service: ServiceClient
     task: str
     launch: str
+    #: Links that lead out of the working directory; the agent does not follow them.
+    skipped: list[str] = field(default_factory=list)
 
     def entries(self, folder: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Yield the path of each file and folder with its entry; skip pipes and devices."""
@@ -459,9 +461,17 @@ class _SandboxCopy:
             self._copy_file(path, entry, target)
             yield target.stat().st_size
             return
+        entries = list(self.entries(path))
         target.mkdir()
-        for below, each in self.entries(path):
-            yield from self.copy(below, each, target / below.rpartition("/")[2])
+        for below, each in entries:
+            place = target / below.rpartition("/")[2]
+            try:
+                yield from self.copy(below, each, place)
+            except RefusedError as error:
+                if error.http_status != _BAD_REQUEST:
+                    raise
+                place.unlink(missing_ok=True)
+                self.skipped.append(below)
 
     def _copy_file(self, path: str, entry: Mapping[str, Any], target: Path) -> None:
         with target.open("xb") as file:
@@ -517,7 +527,7 @@ def _copy(service: ServiceClient, source: str, here: str) -> Any:
         sizes = _copy_whole(copy, "" if is_all else path, entry, target)
     except OSError as error:
         raise CommandError(f"{target}: {error.strerror or error}") from error
-    return {"path": str(target), "files": len(sizes), "bytes": sum(sizes)}
+    return {"path": str(target), "files": len(sizes), "bytes": sum(sizes), "skipped": copy.skipped}
 
 
 def _copy_whole(copy: _SandboxCopy, path: str, entry: Mapping[str, Any], target: Path) -> list[int]:
@@ -536,3 +546,5 @@ def _copy_whole(copy: _SandboxCopy, path: str, entry: Mapping[str, Any], target:
 
 def _show_copy(answer: Mapping[str, Any]) -> Renderable:
     yield f"{answer['path']}: {pluralize(answer['files'], 'file')}, {format_size(answer['bytes'])}"
+    if answer["skipped"]:
+        yield f"skipped, because it leads out of the working directory: {list_names(answer['skipped'])}"

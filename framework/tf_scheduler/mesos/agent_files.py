@@ -121,6 +121,8 @@ class AgentFiles:
         if status == http.client.UNAUTHORIZED and not trusted:
             hint = "enable TLS, or set mesos.agent_credentials_over_http"
             raise FileError(502, f"agent {agent} requires a login, but has no TLS; {hint}")
+        if status == http.client.BAD_REQUEST:
+            raise FileError(400, f"{name}: a link that leads out of the task's working directory")
         if status == http.client.NOT_FOUND:
             raise FileError(404, _MISSING.format(name))
         if status != http.client.OK:

@@ -377,7 +377,7 @@ def test_folder_is_copied(ask, sandbox, tmp_path: Path, source: str) -> None:
     assert [f"{tmp_path}/model: 3 files, 2.6 MB"] == ask("cp", source, str(tmp_path)).lines
     copied = ask("cp", source, str(tmp_path / "new"), "--json").json
 
-    assert {"path": f"{tmp_path}/new", "files": 3, "bytes": 2_560_001} == copied
+    assert {"path": f"{tmp_path}/new", "files": 3, "bytes": 2_560_001, "skipped": []} == copied
     for folder in (tmp_path / "model", tmp_path / "new"):
         files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
         assert {"a.bin": BINARY, "empty": b"", "below/é ü": b"1"} == files

@@ -25,7 +25,8 @@ from mesos_local import master_api
 #: Writes to both outputs, and waits to be killed.
 PROGRAM = (
     'echo "hello from $TASK_NAME"; echo oops >&2; mkdir data; head -c 2500000 /dev/urandom > data/random; '
-    "sha256sum < data/random > data/sum; mkfifo data/pipe; touch {marker}.$TASK_NAME; exec sleep 1000"
+    "sha256sum < data/random > data/sum; mkfifo data/pipe; ln -s /etc data/folder; ln -s /etc/hostname data/file; "
+    "touch {marker}.$TASK_NAME; exec sleep 1000"
 )
 
 
@@ -130,7 +131,11 @@ def test_commands_find_local_run_without_options(start_process, run_process, ask
     assert asked("logs", "worker-1", "--stderr").endswith("oops\n")
     hellos = {f"{task} | hello from {task}" for task in tasks}
     assert hellos == set(asked("logs", "--since", "1h").splitlines())
-    assert "2 files, " in asked("cp", "worker-1:data", tmp_path)
+    copied = asked("cp", "worker-1:data", tmp_path)
+    assert ("2 files, ", True) == (
+        re.search(r"\d+ files, ", copied)[0],
+        copied.endswith(": data/file and data/folder\n"),
+    )
     digest = hashlib.sha256((tmp_path / "data" / "random").read_bytes()).hexdigest()
     assert digest == (tmp_path / "data" / "sum").read_text().split()[0]
     assert {"random", "sum"} == {path.name for path in (tmp_path / "data").iterdir()}
