@@ -11,6 +11,7 @@ import webbrowser
 from base64 import b64decode
 from dataclasses import dataclass, field, replace
 from getpass import getuser
+from html import escape
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
@@ -173,7 +174,7 @@ def open_(call: CommandCall, print_only: bool) -> int:
     service = call.service
     service.get(api_path("tf", "overview"))  # raises UnreachableError if the scheduler does not answer
     answer = {"page": page_of(service), "ssh": _tunnel(service.url, os.environ)}
-    return call.show(answer, lambda answer: _open_page(answer, print_only=print_only))
+    return call.show(answer, lambda answer: _open_page(answer, service.home, print_only=print_only))
 
 
 def _tunnel(url: str, environment: Mapping[str, str]) -> str:
@@ -184,7 +185,15 @@ def _tunnel(url: str, environment: Mapping[str, str]) -> str:
     return f"ssh -N -L {address.port}:{address.hostname}:{address.port} {getuser()}@{connection[2]}"
 
 
-def _open_page(answer: Mapping[str, Any], *, print_only: bool) -> Renderable:
+def _redirection(page: str, home: Path) -> str:
+    """Return a private file that leads to the page: the browser's arguments are public."""
+    file = home / "page.html"
+    file.touch(0o600)
+    file.write_text(f'<meta http-equiv="refresh" content="0; url={escape(page)}">')
+    return file.as_uri()
+
+
+def _open_page(answer: Mapping[str, Any], home: Path | None, *, print_only: bool) -> Renderable:
     """Show the address, and open it where a window can appear."""
     graphical = sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")))
     tunnel = f"on your own machine, run: {answer['ssh']}"
@@ -196,7 +205,7 @@ def _open_page(answer: Mapping[str, Any], *, print_only: bool) -> Renderable:
         yield f"and open: {answer['page']}"
     else:
         yield f"page: {answer['page']}"
-        if graphical and not webbrowser.open(answer["page"]):
+        if graphical and not webbrowser.open(_redirection(answer["page"], home) if home else answer["page"]):
             yield "no browser can be started; open the address yourself"
 
 

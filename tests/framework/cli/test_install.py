@@ -162,7 +162,7 @@ def test_killed_scheduler_keeps_framework_and_tasks(cluster, job) -> None:
     assert ["worker-0", "worker-1"] == sorted(before)
 
 
-def test_installed_api_requires_the_token_of_the_user(cluster, job) -> None:
+def test_installed_api_requires_the_token_of_the_user(cluster, job, tmp_path: Path) -> None:
     """Other users and containers reach the port; only this user's commands find the token."""
     installed = run_local("install", "--options", job("closed"), "--dir", cluster.directory)
     assert 0 == installed.returncode, installed.stderr
@@ -178,6 +178,14 @@ def test_installed_api_requires_the_token_of_the_user(cluster, job) -> None:
     assert page == f"page: {run_command('--name', 'closed', 'open', '--print').stdout.strip()}"
     for words in (("--name", "closed", "tasks"), ("--url", closed.url, "exec", "worker-0", "--", "id")):
         assert 0 == run_command(*words).returncode
+    browser, arguments = tmp_path / "browser", tmp_path / "arguments"
+    browser.write_text(f'#!/bin/sh\necho "$@" > {arguments}\n')
+    browser.chmod(0o755)
+    environment = {name: value for name, value in ENVIRONMENT.items() if name != "SSH_CONNECTION"}
+    run_command("--name", "closed", "open", env={**environment, "BROWSER": str(browser)})
+    page_file = Path(arguments.read_text().strip().removeprefix("file://"))
+    assert closed.token not in arguments.read_text(), "other users see the arguments of processes"
+    assert (0o600, True) == (stat.S_IMODE(page_file.stat().st_mode), closed.token in page_file.read_text())
     checked = run_command("--name", "closed", "doctor")
     assert "requires a token" not in checked.stdout + checked.stderr
 
