@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from tf_executor.contract.payload import Payload
+from tf_executor.contract.payload import Payload, setter_of
+from tf_executor.contract.strategies import Strategy
 from tf_executor.launch.environment import Interpreter, TaskPaths, program_environment
 
-CLUSTER = {"chief": ["h0:1"], "ps": ["h1:1", "h1:2"], "worker": {"1": "h3:1", "0": "h2:1"}}
+CLUSTER = {"chief": ["h0:1"], "ps": ["h1:1", "h1:2"], "worker": ["h2:1", "h3:1"]}
 PYTHON = Interpreter("/opt/tf/bin/python", ("/opt/tf/bin",), "/opt/tf")
 AGENT = {
     "PATH": "/usr/bin:/bin",
@@ -115,6 +116,21 @@ def test_environment_has_all_ports() -> None:
 
 def test_environment_user_variables_win() -> None:
     assert "0" == environment(CUDA_VISIBLE_DEVICES="0")["CUDA_VISIBLE_DEVICES"]
+
+
+#: The options may replace these: they do not tell a task who it is.
+DEFAULTS = {"HOME", "LANG", "PATH", "PYTHONPATH", "PYTHONUNBUFFERED", "VIRTUAL_ENV", "TMPDIR", "MESOS_SANDBOX", "SITE"}
+GPUS = {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "TF_FORCE_GPU_ALLOW_GROWTH"}
+
+
+def test_variables_have_setters_unless_defaults() -> None:
+    """A new variable that validation does not know could be overridden in every task."""
+    paths = TaskPaths("/sandbox", PYTHON, "/user", "/pipe", "/tmp/own", "/members/file")
+    fields = {"port": 99, "more_ports": (7, 8), "strategy": "horovod", "job_name": "mnist", "gpus": 1}
+    names = set(program_environment(payload(**fields), AGENT, paths, ("GPU-a",)))
+    strategy = Strategy.HOROVOD
+    free = {name for name in names if not setter_of(name, strategy)}
+    assert DEFAULTS | GPUS == free
 
 
 def test_environment_does_not_change_base() -> None:

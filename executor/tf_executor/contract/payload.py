@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Mapping, Sequence, Union
 
 from .settings import LIVENESS_KINDS, Liveness, RunSettings
-from .strategies import strategies_with
+from .strategies import Strategy, strategies_with
 
 #: Incremented when an older executor could not run the payload correctly. Executors ignore unknown fields.
 VERSION = 6
@@ -23,6 +23,10 @@ RENEW_SECRETS = b"renew secrets"
 EXEC = b"exec "
 #: Variable with the folder or URL for checkpoints.
 CHECKPOINT_DIR = "CHECKPOINT_DIR"
+#: Variables of the scheduler: host:port of the task; number of workers that the job may have while it runs (servers
+#: need as many threads); address of the tf.data service, as its `distribute` expects it, and its dispatcher's journal.
+TASK_ADDRESS, MAX_WORKERS = "TASK_ADDRESS", "MAX_WORKERS"
+DATA_SERVICE, JOURNAL = "DATA_SERVICE_ADDRESS", "DATA_SERVICE_JOURNAL"
 #: Start of the message that tells a chief's executor the wanted workers; JSON follows.
 MEMBERS = b"members "
 #: Folder in the sandbox with the results of commands; an executor that accepts commands creates it.
@@ -155,10 +159,20 @@ class Payload:
         replicas = sum(len(addresses.get(job, ())) for job in ("chief", "worker"))
         return self.gpus > 1 or (self.strategy in _MIRRORED and replicas > 1)
 
-    def port_variables(self) -> dict[str, str]:
-        """Return PORT0 (port of the address), PORT1, ...; empty without further ports."""
+    def cluster_variables(self) -> dict[str, str]:
+        """Return the variables that describe the task and its cluster."""
+        cluster: Mapping[str, Any] = self.tf_config.get("cluster", {})
         ports = (self.port, *self.more_ports) if self.more_ports else ()
-        return {f"PORT{number}": str(port) for number, port in enumerate(ports)}
+        return {
+            "TF_CONFIG": json.dumps(self.tf_config),
+            "CLUSTER_SPEC": json.dumps(cluster),
+            "JOB_NAME": self.job,
+            "TASK_INDEX": str(self.index),
+            "TASK_NAME": self.task,
+            **{f"{job.upper()}_HOSTS": ",".join(cluster.get(job, ())) for job in ("ps", "worker")},
+            **({"TASK_PORT": str(self.port)} if self.port else {}),
+            **{f"PORT{number}": str(port) for number, port in enumerate(ports)},
+        }
 
     def encode(self, cluster: str = "") -> bytes:
         """Return the bytes for `TaskInfo.data` (before base64).
@@ -198,6 +212,25 @@ class Payload:
         changes: dict[str, Any] = {name: tuple(getattr(payload, name)) for name in _LISTS}
         ulimits = {name: tuple(pair) for name, pair in payload.settings.ulimits.items()}
         return replace(payload, settings=replace(payload.settings, ulimits=ulimits), **changes)
+
+
+#: What sets the variables that are not in `Payload.cluster_variables` -> their names.
+_SETTERS = {
+    "service.checkpoint_dir": (CHECKPOINT_DIR, "LOG_DIR"),
+    "the scheduler": (TASK_ADDRESS, MAX_WORKERS, DATA_SERVICE, JOURNAL),
+    "the executor": ("DISTRIBUTION_STRATEGY", "JOB_MODULE", "JOB_CONTEXT", "SANDBOX"),
+}
+
+
+def setter_of(name: str, strategy: Strategy) -> str:
+    """Return what sets a variable for each task, so that options must not; empty: nothing."""
+    sample = Payload("", "", 0, "", {}, port=1, more_ports=range(1, 10))
+    if name in strategy.traits.rank_variables and strategy.traits.rank_variables[name] != "{processes}":
+        return f"strategy {strategy.value}"
+    if name in sample.cluster_variables():
+        return "the scheduler"
+    setter = next((setter for setter, names in _SETTERS.items() if name in names), "")
+    return "the executor" if name.startswith("TF_EXECUTOR_") else setter
 
 
 @dataclass(frozen=True)

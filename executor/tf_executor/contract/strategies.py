@@ -84,6 +84,11 @@ class Traits:
     variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def rank_variables(self) -> Mapping[str, str]:
+        """Return all variables of a training task in this form."""
+        return {"SHARD_INDEX": "{rank}", "NUM_SHARDS": "{size}", **self.variables}
+
+    @property
     def is_collective(self) -> bool:
         """Whether the loss of a task restarts all tasks, because they train together."""
         return any(loss.same is RestartScope.ALL for loss in self.losses)

@@ -12,7 +12,7 @@ import shutil
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Mapping, Sequence
 
 from tf_executor import user
 from tf_executor.contract.payload import CHECKPOINT_DIR, Payload
@@ -121,7 +121,7 @@ def program_environment(
     result = public_variables(base)
     result.setdefault("HOME", paths.sandbox)
     result.setdefault("LANG", "C.UTF-8")
-    result.update(_cluster_variables(payload))
+    result.update(payload.cluster_variables())
     result["PYTHONUNBUFFERED"] = "1"
     result["PATH"] = ":".join((*paths.interpreter.folders, base.get("PATH") or DEFAULT_PATH))
     if paths.interpreter.virtual_env:
@@ -144,28 +144,6 @@ def public_variables(base: Mapping[str, str]) -> dict[str, str]:
     """Return the variables without those of the agent and the executor."""
     private = ("LIBPROCESS_", "MESOS_")
     return {n: value for n, value in base.items() if n in PUBLIC_MESOS_VARIABLES or not n.startswith(private)}
-
-
-def _cluster_variables(payload: Payload) -> dict[str, str]:
-    cluster: Mapping[str, Any] = payload.tf_config.get("cluster", {})
-    return {
-        "TF_CONFIG": json.dumps(payload.tf_config),
-        "CLUSTER_SPEC": json.dumps(cluster),
-        "JOB_NAME": payload.job,
-        "TASK_INDEX": str(payload.index),
-        "TASK_NAME": payload.task,
-        "PS_HOSTS": host_list(cluster.get("ps", ())),
-        "WORKER_HOSTS": host_list(cluster.get("worker", ())),
-        **({"TASK_PORT": str(payload.port)} if payload.port else {}),
-        **payload.port_variables(),
-    }
-
-
-def host_list(addresses: Any) -> str:
-    """Join a job's addresses with commas; {index: address} if indices are missing."""
-    if isinstance(addresses, dict):
-        addresses = [addresses[index] for index in sorted(addresses, key=int)]
-    return ",".join(addresses)
 
 
 def log_dir(payload: Payload, sandbox: str) -> str:
@@ -318,13 +296,10 @@ def fill_placeholders(text: str, payload: Payload, sandbox: str) -> str:
 
 
 def placeholders(payload: Payload, sandbox: str) -> Mapping[str, str]:
-    cluster: Mapping[str, Any] = payload.tf_config.get("cluster", {})
+    variables = payload.cluster_variables()
+    names = ("ps_hosts", "worker_hosts", "job_name", "task_index", "task_name")
     return {
-        "ps_hosts": host_list(cluster.get("ps", ())),
-        "worker_hosts": host_list(cluster.get("worker", ())),
-        "job_name": payload.job,
-        "task_index": str(payload.index),
-        "task_name": payload.task,
+        **{name: variables[name.upper()] for name in names},
         "port": str(payload.port),
         **{f"port_{number}": str(port) for number, port in enumerate(payload.more_ports, 1)},
         "log_dir": log_dir(payload, sandbox),

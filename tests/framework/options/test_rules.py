@@ -213,11 +213,39 @@ BROKEN = {
         {"api": {"authentication": "none", "read_token": "env:TOKEN"}},
         "api.authentication: must not be `none`, because api.read_token",
     ),
+    "variables_are_not_set_twice": (
+        {"worker": {"environment": {"TF_CONFIG": "{}"}}},
+        "worker.environment: must not set TF_CONFIG, which the scheduler sets for each task",
+    ),
     "certificates_have_keys": (
         {"tls": {"enabled": True, "key_file": "key.pem"}},
         "tls.certificate_file: required: set certificate_file and key_file together",
     ),
 }
+
+
+DISTRIBUTED = {
+    "service": {"strategy": "pytorch_ddp", "environment": {"RANK": "0", "LR": "1", "PET_NPROC_PER_NODE": "2"}},
+    "worker": {"environment": {"PORT1": "80", "PORT": "81", "DATA_SERVICE_ADDRESS": "grpc://other:1"}},
+    "chief": {"environment": {"CHECKPOINT_DIR": "/models", "HOROVOD_RANK": "0"}},
+    "secrets": [{"source": "env:A", "env": "MASTER_ADDR"}, {"source": "env:B", "env": "PASSWORD"}],
+}
+
+
+def test_variables_of_the_scheduler_are_refused_at_once() -> None:
+    """Every task with RANK=0 would be the first one, and the job would seem to succeed."""
+    assert [
+        ("service.environment", "must not set RANK, which strategy pytorch_ddp sets for each task"),
+        ("worker.environment", "must not set PORT1, which the scheduler sets for each task"),
+        ("worker.environment", "must not set DATA_SERVICE_ADDRESS, which the scheduler sets for each task"),
+        ("chief.environment", "must not set CHECKPOINT_DIR, which service.checkpoint_dir sets for each task"),
+        ("secrets.0.env", "must not set MASTER_ADDR, which strategy pytorch_ddp sets for each task"),
+    ] == [(problem.path, problem.message) for problem in options_problems(with_command(DISTRIBUTED))]
+
+
+def test_variables_of_other_strategies_are_accepted() -> None:
+    variables = {"RANK": "0", "MASTER_ADDR": "db", "WORLD_SIZE": "1"}
+    resolve(with_command({"service": {"strategy": "between_graph", "environment": variables}}))
 
 
 def with_command(document):

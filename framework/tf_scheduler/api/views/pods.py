@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
@@ -129,12 +128,7 @@ def task_environment(state: SchedulerState, record: TaskRecord, job: JobSpec) ->
     cluster = cluster_spec.cluster_of(cluster_spec.cluster_records(state))
     executor_payload = payload_of(state.spec, job, record, cluster)
     return {
-        "TF_CONFIG": json.dumps(executor_payload.tf_config),
-        "JOB_NAME": executor_payload.job,
-        "TASK_INDEX": str(executor_payload.index),
-        "TASK_NAME": executor_payload.task,
-        "TASK_PORT": str(executor_payload.port),
-        **executor_payload.port_variables(),
+        **executor_payload.cluster_variables(),
         **executor_payload.environment,
         **plan_parameters(state, record.plan),
     }

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tf_executor.contract.payload import DATA_SERVICE, MAX_WORKERS, TASK_ADDRESS
 from tf_scheduler.core.placement.agents import ports_of
 from tf_scheduler.core.placement.matching import Placement
 from tf_scheduler.core.state.spec_index import OUTSIDE_CLUSTER_SPEC, index_of
@@ -69,19 +70,9 @@ def peers(cluster: Cluster) -> Cluster:
 # --- Rank variables
 
 
-Variables = dict[str, str]
-
-#: Address of the tf.data service, as `tf.data.experimental.service.distribute` expects it.
-DATA_SERVICE = "DATA_SERVICE_ADDRESS"
-
-
-#: Number of workers that the job may have while it runs; TensorFlow servers need as many threads.
-MAX_WORKERS = "MAX_WORKERS"
-
-
-def rank_environment(spec: ServiceSpec, cluster: Cluster, record: TaskRecord) -> Variables:
+def rank_environment(spec: ServiceSpec, cluster: Cluster, record: TaskRecord) -> dict[str, str]:
     """Return the variables of a task's rank; `cluster` has every address."""
-    variables = {"TASK_ADDRESS": record.address}
+    variables = {TASK_ADDRESS: record.address}
     if dispatchers := cluster.get(JobKind.DISPATCHER.value):
         variables[DATA_SERVICE] = f"grpc://{dispatchers[0]}"
     if spec.live:
@@ -90,12 +81,11 @@ def rank_environment(spec: ServiceSpec, cluster: Cluster, record: TaskRecord) ->
     if rank is None:
         return variables
     size = _size(spec, cluster)
-    variables |= {"SHARD_INDEX": str(rank), "NUM_SHARDS": str(size)}
     host, port = _first(spec, cluster, record)
     job = spec.job_of(record.job, record.index)
     processes = 1 if job is None else max(1, job.needs.gpus // UNIT)
     values = {"rank": rank, "size": size, "host": host, "port": port, "task": record.name, "processes": processes}
-    return variables | {name: text.format(**values) for name, text in spec.strategy.traits.variables.items()}
+    return variables | {name: text.format(**values) for name, text in spec.strategy.traits.rank_variables.items()}
 
 
 def _size(spec: ServiceSpec, cluster: Cluster) -> int:

@@ -29,8 +29,6 @@ from . import cluster_spec, secret_tokens
 
 #: Jobs of the tf.data service, which also run gRPC servers.
 _DATA_SERVICE = (JobKind.DISPATCHER, JobKind.DATA_WORKER)
-#: Variable with the journal of the dispatcher (tf_executor.user.data_service).
-_JOURNAL = "DATA_SERVICE_JOURNAL"
 #: Jobs that read carried checkpoints or event files.
 _STORAGE_ROLES = {JobKind.EVALUATOR: "evaluator", JobKind.TENSORBOARD: "tensorboard"}
 
@@ -45,7 +43,7 @@ def payload_of(
     config = cluster_spec.tf_config(cluster if spec.strategy.traits.has_servers else {}, record.job, record.index)
     storage = _storage(spec, record, writer)
     folder = {payload.CHECKPOINT_DIR: spec.checkpoint_dir} if spec.checkpoint_dir else {}
-    folder |= {_JOURNAL: record.journal} if record.journal else {}
+    folder |= {payload.JOURNAL: record.journal} if record.journal else {}
     return payload.Payload(
         task=record.name,
         job=record.job.value,

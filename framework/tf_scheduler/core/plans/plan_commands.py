@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tf_executor.contract.payload import setter_of
 from tf_executor.contract.states import Status
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model.effects import Decision, Outcome, PlanControlled
@@ -103,6 +104,8 @@ def _refused_variable(spec: ServiceSpec, plans: Iterable[PlanDef], command: Plan
     declared = {name for job in spec.jobs for name in job.environment} - _OWN_VARIABLES
     is_custom = any(plan.name == command.plan and plan.kind is PlanKind.CUSTOM for plan in plans)
     for name in command.parameters:
+        if setter := setter_of(name, spec.strategy):
+            return Answer(Reply.CONFLICT, f"Variable {name} is not allowed: {setter} sets it for each task")
         if name in declared or (is_custom and not _RUNS_CODE.fullmatch(name)):
             continue
         why = (

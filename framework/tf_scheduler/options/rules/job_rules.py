@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from tf_executor.contract.payload import setter_of
 from tf_executor.contract.settings import COMMAND, HTTP
 from tf_executor.contract.strategies import Strategy, named
 from tf_scheduler.errors import Problem
@@ -55,6 +56,15 @@ def success_policy_fits_strategy(options: Document) -> Iterator[Problem]:
     if strategy.traits.chief_coordinates and success not in allowed:
         message = f"must be {' or '.join(allowed)} with strategy {strategy.value}, not {success}"
         yield Problem("finish.success", message)
+
+
+def variables_are_not_set_twice(options: Document) -> Iterator[Problem]:
+    """Reject variables that the scheduler sets, such as TF_CONFIG or RANK."""
+    sections = ((f"{section}.environment", options[section]["environment"]) for section in ("service", *JOBS))
+    secrets = ((f"secrets.{index}.env", (record["env"],)) for index, record in enumerate(options["secrets"]))
+    for path, name in ((path, name) for path, names in (*sections, *secrets) for name in names):
+        if setter := setter_of(name, _strategy(options)):
+            yield Problem(path, f"must not set {name}, which {setter} sets for each task")
 
 
 def _strategy(options: Document) -> Strategy:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from builders import a_job, a_spec, needs
+from tf_executor.contract.payload import DATA_SERVICE, setter_of
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.launch.cluster_spec import (
-    DATA_SERVICE,
     cluster_of,
     hosts_rendezvous,
     rank_environment,
@@ -147,3 +147,11 @@ def test_tasks_get_address_of_data_service_if_there_is_one(dispatcher: int, expe
     variables = environments(service(Strategy.PARAMETER_SERVER, worker=1, ps=1, **{"data-dispatcher": dispatcher}))
 
     assert expected == variables["worker-0"].get(DATA_SERVICE)
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_options_cannot_set_rank_variables(strategy) -> None:
+    """A variable that validation does not know could be overridden in every task."""
+    names = set(environments(service(strategy, worker=2, **{JobKind.DISPATCHER.value: 1}))["worker-1"])
+    setters = {name: setter_of(name, strategy) for name in names}
+    assert {"PET_NPROC_PER_NODE"} >= {name for name, setter in setters.items() if not setter}
