@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterator, Mapping, Sequence
 import click
 
 from tf_executor.contract.http import is_loopback
-from tf_executor.contract.text import format_duration, format_number, format_part, sparkline
+from tf_executor.contract.text import format_duration, format_loss, format_number, format_part, sparkline
 
 from .client import ServiceClient, api_path, installation_of
 from .command import (
@@ -78,7 +78,7 @@ def _progress_row(name: str, job: Mapping[str, Any], task: Mapping[str, Any]) ->
         format_number(job["steps_per_second"]),
         format_number(job["examples_per_second"]),
         format_duration(task.get("seconds_left")),
-        format_number(task.get("loss")),
+        format_loss(task.get("loss"), task.get("nan_since")),
         Word(sparkline(losses, _CURVE_WIDTH), "good"),
     ]
 

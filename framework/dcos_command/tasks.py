@@ -21,7 +21,7 @@ import click
 
 from tf_executor.contract.reports import Progress, describe_progress
 from tf_executor.contract.states import Activity
-from tf_executor.contract.text import format_duration, format_number, format_size, list_names, pluralize
+from tf_executor.contract.text import format_duration, format_loss, format_number, format_size, list_names, pluralize
 
 from .client import PACKAGE, ServiceClient, api_path, installation_of
 from .command import CommandCall, argument, command, print_error, service_argument, show_json
@@ -145,7 +145,7 @@ def _list_entry(service: ServiceClient) -> Mapping[str, Any]:
     except CommandError as error:
         return {"name": service.name, "activity": None, "error": str(error), "page": page_of(service)}
     trainer, age = _trainer(overview), time.time() - made[0] if made and made[0] else None
-    values = {name: trainer.get(name) for name in ("step", "total", "loss")}
+    values = {name: trainer.get(name) for name in ("step", "total", "loss", "nan_since")}
     return {"name": overview["service"], **{n: overview[n] for n in ("activity", "page")}, **values, "age": age}
 
 
@@ -157,7 +157,7 @@ def _show_list(answer: Mapping[str, Any], name: str) -> Renderable:
             _activity(entry["activity"]) if entry["activity"] else Word("NO ANSWER", "bad"),
             "/".join(format_number(value) for value in (entry.get("step"), entry.get("total")) if value is not None)
             or "-",
-            format_number(entry.get("loss")),
+            format_loss(entry.get("loss"), entry.get("nan_since")),
             format_duration(entry.get("age")),
             entry["page"],
         )

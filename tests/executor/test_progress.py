@@ -344,6 +344,16 @@ def test_metric_may_have_the_name_of_a_field() -> None:
     assert (7, 3.0, None) == ((message := tracker.message(0.0)).step, message.metrics["members"], message.members)
 
 
+def test_first_step_without_a_finite_loss_is_kept() -> None:
+    """Until the loss is finite again; a report without a loss changes nothing."""
+    tracker, seen = Tracker(), []
+    for step, loss in enumerate((0.5, math.nan, None, math.inf, 0.1, math.nan)):
+        tracker.note({"step": step, "loss": loss}, float(step))
+        seen.append(decoded(tracker.message(0.0)).nan_since)
+
+    assert [None, 1, 1, 1, None, 5] == seen
+
+
 def test_metrics_are_merged_and_limited() -> None:
     """The newest value of the first names."""
     tracker = Tracker()

@@ -12,7 +12,16 @@ import math
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Callable, Iterable, Mapping, Optional
 
-from .text import format_duration, format_number, format_part, format_percent, format_rate, pluralize
+from .text import (
+    UNKNOWN,
+    format_duration,
+    format_loss,
+    format_number,
+    format_part,
+    format_percent,
+    format_rate,
+    pluralize,
+)
 
 #: Maximum bytes of a report; the executor sends a few hundred.
 MAX_BYTES = 1 << 14
@@ -236,17 +245,14 @@ class Progress:
     storage_error: str | None = _reported(lambda value: value if value == "" else _text(value, MAX_ERROR))
     #: Workers that trained then, as the scheduler counts them; only in the curve of the leading task.
     workers: int | None = _reported(count)
+    #: Step at which the loss became NaN or infinite; None: it is finite, or the step is unknown.
+    nan_since: int | None = _reported(count)
 
     @property
     def is_of_training(self) -> bool:
         """Whether the program has reported values; False if only the executor has."""
         others = (self.members, self.storage_error, self.saves)
         return self.source is not None or all(value is None for value in others)
-
-    def extends(self, last: Progress | None) -> bool:
-        """Whether a curve that ends with `last` continues with this report."""
-        # Printed values do not continue reported ones: a relaunched program prints before it reports.
-        return self.source != OUTPUT or last is None or last.source in (None, OUTPUT)
 
     def encode(self, task_id: str) -> bytes:
         """Return the bytes for a framework message (before base64): strict JSON."""
@@ -261,6 +267,27 @@ class Progress:
     def from_json(cls, values: Mapping[str, Any]) -> Progress:
         """Read the valid fields of an API body or a stored value."""
         return cls(**_checked(values, _PROGRESS_CHECKS)[0])
+
+
+def note_nan(values: dict[str, Any], step: float | None) -> None:
+    """Keep the `step` at which the loss became NaN or infinite, until it is finite."""
+    if math.isfinite(values.get("loss", 0.0)):
+        values.pop("nan_since", None)
+    elif step is not None:
+        values.setdefault("nan_since", step)
+
+
+def drop_other_count(curve: list[Progress], point: Progress) -> None:
+    """Remove printed points at the end of a curve, if `point` shows that they count something else.
+
+    A relaunched program may print its own count of steps before it reports. Within a launch, only values that are ahead
+    follow those of another source.
+    """
+    end = len(curve)
+    while end and point.source not in (None, OUTPUT) and curve[end - 1].source in (None, OUTPUT):
+        end -= 1
+    if 0 < end < len(curve) and (point.source == REPORT or (curve[end].step or 0) < (curve[end - 1].step or 0)):
+        del curve[end:]
 
 
 @dataclass(frozen=True)
@@ -306,6 +333,7 @@ def progress_texts(progress: Progress) -> dict[str, str]:
         if item.name == "step":
             texts[item.label] = format_part(progress.step, progress.total)
         if item.name == "loss":
+            texts[item.label] = format_loss(progress.loss, progress.nan_since)
             texts.update((name, format_number(number)) for name, number in progress.metrics.items())
     return texts
 
@@ -322,7 +350,7 @@ def describe_progress(progress: Progress, examples_per_second: float | None = No
         "" if step is None else f"step {format_part(step, total)}",
         "" if step is None or not total else format_percent(step / total),
         "" if epoch is None or not progress.epochs else f"epoch {format_part(epoch, progress.epochs)}",
-        "" if progress.loss is None else f"loss {format_number(progress.loss)}",
+        "" if (text := format_loss(progress.loss, progress.nan_since)) == UNKNOWN else f"loss {text}",
         *(f"{name} {format_number(value)}" for name, value in metrics),
         "" if progress.steps_per_second is None else format_rate(progress.steps_per_second, "steps"),
         "" if examples is None else format_rate(examples, "examples"),
@@ -411,7 +439,7 @@ def decode_message(data: bytes, on_problem: OnProblem = lambda _: None) -> Messa
 
 
 def _message(kind: str, task_id: str, values: Mapping[str, Any]) -> bytes:
-    present = {name: _json_number(value) for name, value in values.items() if value is not None}
+    present = {name: json_number(value) for name, value in values.items() if value is not None}
     content = {"version": PROGRESS_VERSION, "kind": kind, "task_id": task_id, **present}
     return json.dumps(content, allow_nan=False).encode()
 
@@ -477,8 +505,8 @@ def strict_json(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _json_number(value: Any) -> Any:
-    """Replace infinities and NaN, which JSON does not have, by texts."""
+def json_number(value: Any) -> Any:
+    """Replace infinities and NaN, which JSON does not have, by texts, which are read back."""
     if isinstance(value, Mapping):
-        return {name: _json_number(item) for name, item in value.items()}
+        return {name: json_number(item) for name, item in value.items()}
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -39,6 +39,12 @@ def format_part(value: float | None, whole: float | None) -> str:
     return f"{format_number(value)}{of}"
 
 
+def format_loss(value: float | None, nan_since: int | None) -> str:
+    """Format a loss, such as `0.0324` or, with the step of the first NaN, `nan since step 5`."""
+    number = "nan" if value is None and nan_since is not None else format_number(value)
+    return number if nan_since is None else f"{number} since step {format_number(nan_since)}"
+
+
 def format_rate(value: float | None, unit: str) -> str:
     """Format a speed, such as `0.0324 steps/s`."""
     return f"{format_number(value)} {unit}/s"

@@ -14,6 +14,8 @@ import time
 from contextlib import suppress
 from typing import Callable, Dict, Iterator, Pattern, Sequence, Tuple
 
+from tf_executor.contract.reports import note_nan
+
 #: Seconds between two scans.
 SCAN_INTERVAL = 1.0
 #: Longer lines are cut: all patterns run in linear time, with a bounded number of repetitions.
@@ -105,6 +107,7 @@ class OutputProgress:
             for line, is_ended in stream.read():
                 if reported := self._parse(line, is_ended):
                     values.update(reported, _time=stream.time)
+                    note_nan(values, values.get("step"))
         return values
 
     def _match(self, line: str, _is_ended: bool) -> Values:

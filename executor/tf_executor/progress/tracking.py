@@ -107,7 +107,9 @@ class Tracker:
         self._estimate_total(values)
         if "step" in values and "step" not in self._values:
             self._forget_samples()  # of epochs
+        since = values.pop("nan_since", None)
         self._values.update(values)
+        reports.note_nan(self._values, self._steps[0] if since is None else since)
         kept = [*self._metrics, *(name for name in metrics if name not in self._metrics)][: reports.MAX_METRICS]
         self._metrics = {name: {**self._metrics, **metrics}[name] for name in kept}
         self._sample(Sample(self._time_of(report, now), self._steps[0], self._values.get("examples")))
@@ -241,6 +243,7 @@ _FIELDS: tuple[tuple[str, Callable[[Any], Any], Callable[[Any], Any]], ...] = (
     ("step", int, reports.count),
     ("total", int, reports.count),
     ("examples", int, reports.count),
+    ("nan_since", int, reports.count),
     ("loss", float, float),
     ("begun", float, reports.finite),
     ("epoch", int, reports.count),

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tf_executor.contract.text import UNKNOWN, downsample, format_duration, format_number
+from tf_executor.contract.reports import json_number
+from tf_executor.contract.text import UNKNOWN, downsample, format_duration, format_loss, format_number
 
 from .model import POINT_FIELDS, Run, digest_key
 
@@ -60,7 +61,8 @@ def run_results(run: Run) -> dict[str, Any]:
         "seconds": run.seconds,
         "seconds_to_first_step": None if run.first_step is None else round(run.first_step, 2),
         "last_step": last.step,
-        **{f"last_{name}": value for name, value in metrics.items()},
+        **{f"last_{name}": json_number(value) for name, value in metrics.items()},
+        **({} if last.nan_since is None else {"loss_nan_since": last.nan_since}),
         **{f"best_{name}": best.get(name) for name in metrics},
         f"median_{unit}_per_second": speed,
         "restarts": run.restarts,
@@ -81,7 +83,7 @@ def run_texts(run: Run) -> dict[str, str]:
     return {
         "time": format_duration(run.seconds),
         "step": format_number(run.last.step),
-        "loss": format_number(run.last.loss),
+        "loss": format_loss(run.last.loss, run.last.nan_since),
         "best": ", ".join(best[:_BEST]) or UNKNOWN,
     }
 

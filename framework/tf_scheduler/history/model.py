@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from statistics import median
 from typing import Any
 
-from tf_executor.contract.reports import Progress, strict_json
+from tf_executor.contract.reports import Progress, json_number, strict_json
 from tf_scheduler.model.effects import (
     Change,
     Decision,
@@ -59,12 +59,13 @@ class RecordedLaunch:
 
 #: Fields of the points of a curve, in addition to their times and metrics; points in charts only have the metrics of
 #: the leading task.
-POINT_FIELDS = ("step", "loss", "steps_per_second", "examples_per_second", "begun", "of", "source")
+POINT_FIELDS = ("step", "loss", "nan_since", "steps_per_second", "examples_per_second", "begun", "of", "source")
 
 
 def point_json(point: Progress) -> dict[str, Any]:
     """Return the recorded fields of a report, without time, for `Progress.from_json`."""
-    return {name: value for name, value in point.to_json(POINT_FIELDS).items() if value not in (None, {})}
+    values = {name: json_number(getattr(point, name)) for name in (*POINT_FIELDS, "metrics")}
+    return {name: value for name, value in values.items() if value not in (None, {})}
 
 
 def speed_of(point: Progress) -> tuple[float | None, str]:
@@ -135,13 +136,9 @@ class Run:
 
     @property
     def last(self) -> Progress:
-        """Last reported step, loss and metrics of the leading task."""
-        latest: dict[str, Any] = {}
-        metrics: dict[str, float] = {}
-        for point in self.curves.get(self.leader or "", ()):
-            latest |= {name: value for name in ("step", "loss") if (value := getattr(point, name)) is not None}
-            metrics |= point.metrics
-        return Progress(**latest, metrics=metrics)
+        """Last report of the leading task, so that step, loss and metrics are of one time."""
+        points = self.curves.get(self.leader or "", ())
+        return next((point for point in reversed(points) if point.step is not None), Progress())
 
     @property
     def speed(self) -> tuple[float | None, str]:

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from tf_executor.contract.reports import Progress
+from tf_executor.contract.reports import Progress, drop_other_count
 from tf_executor.contract.text import downsample
 from tf_scheduler.errors import JobError
 from tf_scheduler.model.effects import (
@@ -179,8 +179,8 @@ def fold_lines(lines: Iterable[Mapping[str, Any]], run: model.Run = _NO_RUN) -> 
             launches[line[kind]] = _OF_LAUNCHES[kind](launches[line[kind]], line)
         elif "progress" in line:
             point, curve = Progress.from_json({**line, "time": line["t"]}), curves.setdefault(line["progress"], [])
-            if point.extends(curve[-1] if curve else None):
-                curve.append(point)
+            drop_other_count(curve, point)
+            curve.append(point)
         elif "warning" in line:
             warnings.append(model.RunWarning(line["t"], line["warning"]))
     thinned = {task: tuple(downsample(points, MAX_POINTS)) for task, points in curves.items()}

@@ -93,6 +93,25 @@ def test_run_is_stored_drawn_compared_and_reproduced(run_process, tmp_path: Path
     assert b"hush-hush" not in (tmp_path / "state" / "dcos-tensorflow" / "history.db").read_bytes()
 
 
+@pytest.mark.usefixtures("real_mesos")
+def test_loss_that_became_nan_is_the_last_loss(succeed, tmp_path: Path) -> None:
+    """With the step of the first NaN; a good loss of an older step would look like a result."""
+    command = "for step in 1 2 3 4 5 6 7 8; do [ $step -lt 5 ] && loss=0.$step || loss=nan; "
+    path = options(tmp_path, f"{command} echo step $step/8 loss $loss; done", {"strategy": "independent"})
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, "parameter_server": {"count": 0}}))
+
+    text = succeed("local", "run", path, "--report", tmp_path / "page.html")
+    words = "loss nan since step 5"
+    assert f"last      step 8 of 8, 100 %, {words}" in text
+    assert "<b>nan since step 5</b><span>last loss</span>" in (tmp_path / "page.html").read_text()
+    assert " 8      nan since step 5 " in succeed("history")
+    result = json.loads(succeed("history", "--json"))[0]
+    assert (8, "nan", 5) == (result["last_step"], result["last_loss"], result["loss_nan_since"])
+    report = json.loads((next((tmp_path / "state").glob("*/runs/*/result.json"))).read_text())
+    assert (5, True) == (report["results"]["loss_nan_since"], words in report["progress"])
+
+
 def test_history_needs_no_mesos(invoke, tmp_path: Path, kept) -> None:
     """Tables for people, a page of an old run, and what has changed since."""
     assert "no runs recorded yet" in invoke("history")[1]

@@ -83,7 +83,7 @@ STEPS = {"steps_per_second": 100.0, "examples_per_second": None}
 def test_examples_of_tasks_are_summed_up() -> None:
     """Those of the whole job are the same in each task."""
     curves = {
-        name: (a_point(0, 1, metrics={"a": 1.0, "b": 1.0}), a_point(1, 2, speed=speed))
+        name: (a_point(0, 1), a_point(1, 2, speed=speed, metrics={"a": 1.0, "b": 1.0}))
         for name, speed in (("worker-0", 100.0), ("worker-1", 80.0))
     }
     results = run_results(a_run(curves=curves))

@@ -8,8 +8,9 @@ import pytest
 
 from builders import a_spec, with_fields
 from runs import a_run
-from tf_executor.contract.reports import Progress, TaskEnd
+from tf_executor.contract.reports import EVENT_FILES, OUTPUT, REPORT, Progress, TaskEnd
 from tf_executor.contract.states import TaskState
+from tf_scheduler.api.http.backend import CurveRecorder
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.history.model import encode_line, recording_lines, speed_of
 from tf_scheduler.history.record import Recorder, fold_lines, read_recording, service_run
@@ -22,7 +23,7 @@ from tf_scheduler.model.effects import (
     TaskLaunched,
 )
 from tf_scheduler.model.events import ProgressReported, Tick
-from tf_scheduler.model.ids import TaskName
+from tf_scheduler.model.ids import TaskName, name_of
 from tf_scheduler.model.resources import Resource
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import Configuration, SchedulerState
@@ -77,7 +78,7 @@ def test_recording_has_times_resources_and_end_of_launch(tmp_path: Path) -> None
 
 
 def test_recording_has_metrics_of_the_leading_task(tmp_path: Path) -> None:
-    """Those of all tasks would be too large; a metric that is not finite is missing."""
+    """Those of all tasks would be too large."""
     other = replace(RECORD, name="worker-1", id="id-2")
     state = with_fields(SchedulerState(a_spec()), tasks={"worker-0": RECORD, "worker-1": other})
     record = recorder(tmp_path, (1.0, 2.0))
@@ -88,13 +89,13 @@ def test_recording_has_metrics_of_the_leading_task(tmp_path: Path) -> None:
 
     curves = read_recording(tmp_path / "recording.jsonl").curves
 
-    assert {"worker-0": [({"accuracy": 0.5}, "job")], "worker-1": [({}, "job")]} == {
-        task: [(point.metrics, point.of) for point in points] for task, points in curves.items()
+    assert {"worker-0": [("{'accuracy': 0.5, 'x': nan}", "job")], "worker-1": [("{}", "job")]} == {
+        task: [(str(point.metrics), point.of) for point in points] for task, points in curves.items()
     }
 
 
 def test_progress_is_downsampled_to_a_curve(tmp_path: Path) -> None:
-    """Up to two points per second; a loss that is not finite becomes None."""
+    """Up to two points per second; a loss that is not finite stays what it is."""
     record = recorder(tmp_path, (1.0, 1.1, 1.6, 2.5))
 
     record(a_report(1, loss=4.0, steps_per_second=2.0), Decision(STATE))
@@ -104,8 +105,8 @@ def test_progress_is_downsampled_to_a_curve(tmp_path: Path) -> None:
 
     recording = read_recording(tmp_path / "recording.jsonl")
     points = recording.curves["worker-0"]
-    assert [(1.0, 1, 4.0, (2.0, "steps")), (1.6, 3, None, (64.0, "examples"))] == [
-        (point.time, point.step, point.loss, speed_of(point)) for point in points
+    assert [(1.0, 1, "4.0", (2.0, "steps")), (1.6, 3, "nan", (64.0, "examples"))] == [
+        (point.time, point.step, str(point.loss), speed_of(point)) for point in points
     ]
     assert (64.0, "examples") == recording.speed
 
@@ -148,15 +149,35 @@ def test_unit_of_run_is_that_of_its_leader() -> None:
     assert (64.0, "examples") == fold_lines(lines).speed
 
 
-def test_output_adds_nothing_to_the_curve_of_reports() -> None:
-    """A relaunched program prints its own count of steps before it reports."""
-    sources = [(1, "output"), (264, "event files"), (18, "output"), (968, "event files")]
-    lines = [
-        {"t": float(time), "progress": "chief-0", "step": step, "source": source}
-        for time, (step, source) in enumerate(sources)
-    ]
+F, P, R = EVENT_FILES, OUTPUT, REPORT
 
-    assert [1, 264, 968] == [point.step for point in fold_lines(lines).curves["chief-0"]]
+
+@pytest.mark.parametrize(
+    ("reports", "steps"),
+    [
+        ([(1, P), (264, F), (18, P), (968, F)], [1, 264, 968]),
+        ([(5, R), (1, P), (9, P), (6, R)], [5, 6]),
+        ([(50, F), (100, F), (120, P), (1000, P)], [50, 100, 120, 1000]),
+        ([(100, F), (120, P), (130, F), (140, P)], [100, 120, 130, 140]),
+        ([(100, R), (3, P)], [100, 3]),
+    ],
+    ids=["relaunch counts epochs", "relaunch reports", "files stop", "both by turns", "relaunch only prints"],
+)
+def test_curves_end_with_the_last_report(reports, steps) -> None:
+    """A relaunched program prints its own count of steps before it reports.
+
+    These printed points are no part of the curve, but output that is ahead of event files is: otherwise the run would
+    end at an old step, in the history and on the page.
+    """
+    lines, live = [], CurveRecorder()
+    state = with_fields(SchedulerState(a_spec()), tasks={RECORD.name: RECORD})
+    for time, (step, source) in enumerate(reports):
+        lines.append({"t": float(time), "progress": RECORD.name, "step": step, "source": source})
+        live(ProgressReported(RECORD.id, Progress(time, float(time), step, source=source)), Decision(state))
+
+    run = fold_lines(lines)
+    assert (steps, steps[-1]) == ([point.step for point in run.curves[RECORD.name]], run.last.step)
+    assert steps == [point.step for point in live.current()[name_of(RECORD.id)].points]
 
 
 def test_first_step_uses_time_of_event_file(tmp_path: Path) -> None:

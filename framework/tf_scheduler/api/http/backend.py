@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from tf_executor.contract.reports import Progress
+from tf_executor.contract.reports import Progress, drop_other_count
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.errors import SchedulerError
 from tf_scheduler.interfaces import TaskFiles
@@ -108,8 +108,7 @@ class CurveRecorder:
         if isinstance(event, ProgressReported) and event.progress.is_of_training:
             name, point = name_of(event.task_id), event.progress
             curve = self._curves.setdefault(name, _Curve([]))
-            if not point.extends(curve.newest):
-                return
+            drop_other_count(curve.points, point)
             if point.metrics and not self._has_metrics(name):
                 point = replace(point, metrics={})
             record = decision.state.stored.tasks.get(name)

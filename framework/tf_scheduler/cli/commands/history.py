@@ -19,7 +19,7 @@ import click
 from dcos_command.client import ServiceOptions
 from dcos_command.command import IntRange, echo, examples
 from dcos_command.output import Table
-from tf_executor.contract.text import UNKNOWN, format_duration, format_number, format_size, pluralize
+from tf_executor.contract.text import UNKNOWN, format_duration, format_loss, format_number, format_size, pluralize
 from tf_scheduler.cli.common.folders import (
     UserPath,
     folder_size,
@@ -158,7 +158,7 @@ def _runs_table(runs: Sequence[Run], metric: str) -> Table:
             run.state,
             format_duration(run.seconds),
             format_number(run.last.step),
-            format_number(run.last.loss),
+            format_loss(run.last.loss, run.last.nan_since),
             *([format_number(run.best.get(metric))] if metric else []),
             str(run.restarts),
             *([run.note] if notes else []),

@@ -457,6 +457,7 @@ def _training_lines(report: Report) -> Iterator[str]:
     if results.get("last_step") is not None:
         last = {name.removeprefix("last_"): value for name, value in results.items() if name.startswith("last_")}
         task = {"step": last.pop("step"), "loss": last.pop("loss"), "metrics": last, "total": report["total"]}
+        task["nan_since"] = results.get("loss_nan_since")
         speeds = ((results.get(f"median_{unit}_per_second"), unit) for unit in ("examples", "steps"))
         medians = [f"; {format_rate(speed, unit)} (median)" for speed, unit in speeds if speed is not None]
         yield f"  last      {describe_progress(Progress.from_json(task))}{''.join(medians)}"

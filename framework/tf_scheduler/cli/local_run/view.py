@@ -19,7 +19,9 @@ from dcos_command.service import progress_bar
 from tf_executor.contract.reports import OUTPUT
 from tf_executor.contract.states import Activity, tone_of
 from tf_executor.contract.text import (
+    UNKNOWN,
     format_duration,
+    format_loss,
     format_memory_use,
     format_number,
     format_part,
@@ -171,7 +173,7 @@ def _next_launch(overview: Overview, now: float) -> str:
 def _tiny_progress(overview: Overview) -> Iterator[Text]:
     task = overview.trainer
     if task is not None and task.step is not None:
-        loss = "" if task.loss is None else f"  loss {format_number(task.loss)}"
+        loss = "" if (text := format_loss(task.loss, task.nan_since)) == UNKNOWN else f"  loss {text}"
         yield _cut(f"step {format_number(task.step)}{loss}")
 
 
@@ -205,8 +207,8 @@ def _progress(overview: Overview, width: int, history: RunHistory) -> Iterator[T
 def _values(overview: Overview, task: TaskRow, speed: str, history: RunHistory) -> _Ranked:
     """Return the parts of the line below the bar, with their ranks."""
     parts: _Ranked = [(0, Text("" if task.total else f"step {format_number(task.step)}"))]
-    if task.loss is not None:
-        parts += [(0, Text(f"loss {format_number(task.loss)}")), (5, Text(history.sparkline()))]
+    if (loss := format_loss(task.loss, task.nan_since)) != UNKNOWN:
+        parts += [(0, Text(f"loss {loss}")), (5, Text(history.sparkline()))]
     metrics = [(name, value) for name, value in task.metrics.items() if value is not None][:_METRICS]
     parts += [(2 + rank, Text(f"{name} {format_number(value)}")) for rank, (name, value) in enumerate(metrics)]
     parts.append((1, Text(speed)))
