@@ -330,7 +330,15 @@ def test_output_of_tasks_with_unknown_secrets_is_not_followed(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("case", "expected"),
-    [("nothing", True), ("file", False), ("server", False), ("step", False), ("long", False), ("failed", False)],
+    [
+        ("nothing", True),
+        ("library", True),
+        ("file", False),
+        ("server", False),
+        ("step", False),
+        ("long", False),
+        ("failed", False),
+    ],
 )
 def test_quick_success_without_a_trace_is_doubted(tmp_path: Path, case: str, expected: bool) -> None:
     folder, sandbox = RunFolder(tmp_path / "run"), tmp_path / "sandbox"
@@ -339,6 +347,9 @@ def test_quick_success_without_a_trace_is_doubted(tmp_path: Path, case: str, exp
     for name in ("train.py", "stdout", "model.h5")[: 3 if case == "file" else 2]:
         (sandbox / name).write_text("x")
         os.utime(sandbox / name, (100.0, 100.0 if name == "train.py" else 105.0))
+    if case == "library":  # TensorFlow writes it when it is imported
+        (sandbox / ".keras").mkdir()
+        (sandbox / ".keras" / "keras.json").touch()
     if case == "file":  # written before the status RUNNING arrived
         (sandbox / ".user" / "tf_executor").mkdir(parents=True)
         (sandbox / ".user" / "tf_executor" / "__init__.py").touch()

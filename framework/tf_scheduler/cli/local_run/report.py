@@ -279,14 +279,15 @@ def _seems_untrained(overview: Overview | None, cluster: LocalCluster, recorded:
 
 
 def _has_files(sandbox: Path, since: float) -> bool:
-    """Whether the program has written a file into its working directory."""
+    """Whether the program has written a file; libraries write into hidden folders of HOME."""
     # The executor writes its package just before the program starts; the status RUNNING arrives later.
     package = next(sandbox.rglob("tf_executor/__init__.py"), None)
-    since, own = (since, None) if package is None else (package.stat().st_mtime, package.parent)
-    files = (
-        path for path in sandbox.rglob("*") if path.is_file() and path.parent != own and path.name not in LOG_FILES
+    since = since if package is None else package.stat().st_mtime
+    files = (path for path in sandbox.rglob("*") if path.is_file() and path.name not in LOG_FILES)
+    return any(
+        path.stat().st_mtime > since and path.suffix != ".pyc" and "/." not in str(path.relative_to(sandbox.parent))
+        for path in files
     )
-    return any(path.stat().st_mtime > since and path.suffix != ".pyc" for path in files)
 
 
 def _outcome(result: FollowResult) -> dict[str, str]:
