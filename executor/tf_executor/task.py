@@ -10,6 +10,7 @@ import threading
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Mapping
 
@@ -17,6 +18,7 @@ from tf_executor.contract.advice import PORT_HINT
 from tf_executor.contract.payload import CHECKPOINT_DIR, USAGE_EVERY, Payload, PayloadError, WantedMembers
 from tf_executor.contract.reports import EVENT_FILES, OUTPUT, TaskEnd
 from tf_executor.contract.settings import COMMAND, HTTP, Liveness
+from tf_executor.contract.strategies import Strategy
 from tf_executor.launch import environment as around_environment
 from tf_executor.launch.environment import (
     DEFAULT_PATH,
@@ -35,10 +37,10 @@ from tf_executor.process.freezing import ProcessSample, sample_processes
 from tf_executor.process.health import HealthChecks, http_problem
 from tf_executor.process.last_output import ProgramError, output_excerpt, program_error, storage_reason
 from tf_executor.process.output import TAIL_BYTES, Output
-from tf_executor.process.ports import is_served_by_others, stranger_at
+from tf_executor.process.ports import is_listening, is_served_by_others, stranger_at
 from tf_executor.process.supervisor import CommandContext, LimitsError, SpawnError, Supervisor
 from tf_executor.process.temporary import TemporaryFolder
-from tf_executor.process.tree import descendants
+from tf_executor.process.tree import descendants, read_proc
 from tf_executor.process.user_commands import UserCommands, make_folder
 from tf_executor.process.watchdog import WatchedProcesses
 from tf_executor.process.watchdog_process import session_entry
@@ -220,7 +222,8 @@ class TaskProcess:
         if self._carrier is not None:
             self._carrier.stop(self._session, event.ending)
         if event.ending.exit_code == 0:
-            return event
+            is_alone = self._checks.is_alone and self._progress is not None and self._progress.has_reports
+            return replace(event, ending=replace(event.ending, alone=is_alone))
         oom, message = memory.read_oom_kills().since(self._memory_before)
         messages = [message] if message else []
         stopped = [item.pid for item in sample_processes(os.getpid()) if item.is_stopped]
@@ -373,6 +376,14 @@ class TaskProcess:
         )
         if self._payload.readiness:
             self._checks.await_server(self._payload.readiness, self._is_own_port)
+        strategy, variables = self._payload.strategy, self._payload.environment
+        is_first = variables.get("SHARD_INDEX") == "0" and variables.get("NUM_SHARDS") != "1"
+        if is_first and (traits := Strategy(strategy).traits).has_peers and not traits.has_rendezvous:
+            own, mapped = partial(descendants, os.getpid()), f"/{traits.library}/"
+            self._checks.watch_meeting(
+                lambda: is_listening(self._payload.port, own()),
+                lambda: any(mapped in read_proc(Path(f"/proc/{pid}/maps")) for pid in own()),
+            )
         settings, liveness = self._payload.settings, self._payload.settings.liveness
         if liveness is not None:
             self._checks.watch(liveness, lambda: self._problem(liveness, started))

@@ -390,7 +390,7 @@ def _document(title: str, *content: object) -> str:
 
 def _header(run: Run) -> Html:
     when = f"{format_time(run.submitted)} · {run.id}"
-    pill = tag("span", run.state, class_=f"pill {run.state}")
+    pill = tag("span", run.outcome, class_=f"pill {run.state}")
     note = tag("p", run.note) if run.note else ""
     return tag("header", tag("h1", run.service), pill, tag("p", run.reason), tag("p", when), note)
 

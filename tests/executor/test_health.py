@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -19,6 +21,7 @@ import pytest
 
 from kit.http_server import HttpServer, QuietHandler
 from kit.payloads import GRPC_SERVER
+from tf_executor.contract.reports import TaskEnd
 from tf_executor.contract.settings import Liveness
 from tf_executor.lifecycle.events import Ready, Unhealthy
 from tf_executor.process import health
@@ -279,3 +282,44 @@ def test_broken_web_server_fails_task(executor: Any, web: str) -> None:
     executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_KILLING")
     message = executor.states("TASK_FAILED")["message"]
     assert message.startswith(f"not alive: {web}/500 returned status 500 (2 consecutive failures)"), json.dumps(message)
+
+
+#: Maps a file like a library that is imported, reports a step, and trains for a while; may listen as rank 0 does.
+TRAINS = """
+import mmap, os, socket, tf_executor, time
+os.mkdir("{library}")
+with open("{library}/lib.so", "wb+") as file:
+    file.truncate(4096)
+    mapped = mmap.mmap(file.fileno(), 0)
+server = socket.create_server(("127.0.0.1", {port} if {listens} else 0))
+tf_executor.report(step=1)
+time.sleep(2.0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("library", "listens", "strategy", "shards", "expected"),
+    [
+        ("torch", False, "pytorch_ddp", "2", True),
+        ("torch", True, "pytorch_ddp", "2", False),
+        ("lib", False, "pytorch_ddp", "2", False),
+        ("torch", False, "pytorch_ddp", "1", False),
+        ("tensorflow", False, "multi_worker_mirrored", "2", True),
+        ("tensorflow", False, "independent", "2", False),
+        ("horovod", False, "horovod", "2", False),
+    ],
+)
+def test_first_rank_that_never_listens_is_alone(
+    start_executor: Any, library: str, listens: bool, strategy: str, shards: str, expected: bool
+) -> None:
+    """Its peers cannot have joined it; without the library, it may only have prepared data."""
+    executor, port = start_executor("one", "process.health.MEETING_INTERVAL=0.05"), free_port()
+    program = TRAINS.format(library=library, listens=listens, port=port)
+    executor.launch(
+        f"exec python -c {shlex.quote(program)}",
+        strategy=strategy,
+        port=port,
+        environment={"SHARD_INDEX": "0", "NUM_SHARDS": shards},
+    )
+    status = executor.end("TASK_STARTING", "TASK_RUNNING")
+    assert ("TASK_FINISHED", expected) == (status["state"], TaskEnd.decode(base64.b64decode(status["data"])).alone)

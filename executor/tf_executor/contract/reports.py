@@ -12,16 +12,7 @@ import math
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Callable, Iterable, Mapping, Optional
 
-from .text import (
-    UNKNOWN,
-    format_duration,
-    format_loss,
-    format_number,
-    format_part,
-    format_percent,
-    format_rate,
-    pluralize,
-)
+from .text import format_duration, format_loss, format_number, format_part, format_percent, format_rate, pluralize
 
 #: Maximum bytes of a report; the executor sends a few hundred.
 MAX_BYTES = 1 << 14
@@ -137,6 +128,8 @@ class TaskEnd:
     error: str = ""
     #: Whether each launch would end in the same way: a missing module, a wrong flag, a command that does not exist.
     cannot_start: bool = False
+    #: Whether the program trained without its peers: it used its library, but nothing listened on the port of rank 0.
+    alone: bool = False
 
     @property
     def lacks_port(self) -> bool:
@@ -280,8 +273,7 @@ def note_nan(values: dict[str, Any], step: float | None) -> None:
 def drop_other_count(curve: list[Progress], point: Progress) -> None:
     """Remove printed points at the end of a curve, if `point` shows that they count something else.
 
-    A relaunched program may print its own count of steps before it reports. Within a launch, only values that are ahead
-    follow those of another source.
+    A relaunched program may print its own count of steps before it reports.
     """
     end = len(curve)
     while end and point.source not in (None, OUTPUT) and curve[end - 1].source in (None, OUTPUT):
@@ -350,7 +342,7 @@ def describe_progress(progress: Progress, examples_per_second: float | None = No
         "" if step is None else f"step {format_part(step, total)}",
         "" if step is None or not total else format_percent(step / total),
         "" if epoch is None or not progress.epochs else f"epoch {format_part(epoch, progress.epochs)}",
-        "" if (text := format_loss(progress.loss, progress.nan_since)) == UNKNOWN else f"loss {text}",
+        "" if progress.loss is progress.nan_since is None else f"loss {format_loss(progress.loss, progress.nan_since)}",
         *(f"{name} {format_number(value)}" for name, value in metrics),
         "" if progress.steps_per_second is None else format_rate(progress.steps_per_second, "steps"),
         "" if examples is None else format_rate(examples, "examples"),
@@ -474,6 +466,7 @@ _END_CHECKS: Mapping[str, Check] = {
     "was_frozen": _flag,
     "error": lambda value: _text(value, MAX_ERROR),
     "cannot_start": _flag,
+    "alone": _flag,
 }
 _EXEC_CHECKS: Mapping[str, Check] = {
     **{name: _END_CHECKS[name] for name in ("exit_code", "signal", "error")},

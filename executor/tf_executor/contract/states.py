@@ -23,6 +23,10 @@ class Tone(str, Enum):
     NEUTRAL = "asked"
 
 
+#: Before the warning in the reason of a success.
+WARNING = "; warning: "
+
+
 class Verdict(str, Enum):
     """Outcome of the job."""
 

@@ -240,7 +240,7 @@ def with_local_folder(payload: Payload, sandbox: str) -> Payload:
     return replace(payload, log_dir=folder, environment={**payload.environment, CHECKPOINT_DIR: folder})
 
 
-def _own_python(module: str, function: str, sandbox: str, argument: Mapping[str, Any]) -> str:
+def _own_python(module: str, function: str, sandbox: str, argument: Mapping[str, object]) -> str:
     """Return a command line that calls the user package in the executor's Python.
 
     It imports nothing else from the sandbox: a fetched file may have the name of a module.

@@ -65,6 +65,8 @@ def _close(connection: socket.socket) -> None:
 #: Seconds between two readiness probes: the first and the maximum. Most servers start within seconds.
 FIRST_DELAY, MAX_DELAY = 0.1, 5.0
 PROBE_TIMEOUT = 5.0
+#: Seconds between two searches for the port at which peers meet, and searches after which a program trains alone.
+MEETING_INTERVAL, MEETING_SEARCHES = 1.0, 3
 #: Seconds between two samples of the task's processes, and after which a frozen task is reported: the report is due
 #: within 60 s. Shorter waits for a disk are normal.
 SAMPLE_INTERVAL, FREEZE_REPORTED_AFTER = 15.0, 30.0
@@ -88,6 +90,8 @@ class HealthChecks:
         self._on_event = on_event
         self._sample: Callable[[], Sequence[ProcessSample]] = tuple
         self._stopped = threading.Event()
+        #: Whether the program has used its library, but never listened on the port at which peers meet.
+        self.is_alone = False
 
     def stop(self) -> None:
         """Stop all checks; an event may still be on its way."""
@@ -96,6 +100,18 @@ class HealthChecks:
     def await_server(self, address: str, is_own: Callable[[], bool]) -> None:
         """Report Ready when a TensorFlow server answers and `is_own` returns True."""
         self._start("readiness", lambda: self._await_server(address, is_own))
+
+    def watch_meeting(self, listens: Callable[[], bool], uses_library: Callable[[], bool]) -> None:
+        """Note in `is_alone` whether a program that uses its library never listens."""
+
+        def watch() -> None:
+            searches = 0
+            while not listens() and not self._stopped.wait(MEETING_INTERVAL):
+                searches += searches > 0 or uses_library()
+                self.is_alone = searches >= MEETING_SEARCHES
+            self.is_alone &= self._stopped.is_set()
+
+        self._start("meeting", watch)
 
     def watch(self, liveness: Liveness, probe: Probe) -> None:
         """Report Unhealthy after `liveness.failures` consecutive failures of `probe`."""

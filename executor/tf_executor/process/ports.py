@@ -72,8 +72,17 @@ def is_served_by_others(port: int, own: Iterable[int]) -> bool:
 
     Several processes may listen on one port (SO_REUSEPORT, as in gRPC): each gets some of the connections.
     """
-    listening = {fields[_INODE] for fields in _sockets_at(port) if fields[_STATE] == _LISTEN}
-    return bool(listening.difference(*(_open_sockets(Path(f"/proc/{pid}")) for pid in own)))
+    return bool(_listening(port).difference(*(_open_sockets(Path(f"/proc/{pid}")) for pid in own)))
+
+
+def is_listening(port: int, own: Iterable[int]) -> bool:
+    """Return whether a process of `own` listens on `port`."""
+    listening = _listening(port)
+    return any(listening & set(_open_sockets(Path(f"/proc/{pid}"))) for pid in own)
+
+
+def _listening(port: int) -> set[str]:
+    return {fields[_INODE] for fields in _sockets_at(port) if fields[_STATE] == _LISTEN}
 
 
 def _sockets_at(port: int) -> Iterator[Sequence[str]]:

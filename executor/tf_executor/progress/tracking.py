@@ -374,6 +374,11 @@ class ProgressReader:
         last = self._tracker.last
         return time.monotonic() - (since if last is None else last)
 
+    @property
+    def has_reports(self) -> bool:
+        """Whether the program has reported or printed progress."""
+        return self._tracker.last is not None
+
     def detect(self, source: str, scan: Callable[[], Mapping[str, float]], interval: float) -> None:
         """Scan for progress every `interval` seconds until the program itself reports."""
         thread = threading.Thread(target=self._detect, args=(source, scan, interval), name=source, daemon=True)

@@ -18,9 +18,10 @@ from pathlib import PurePath
 from typing import Any
 
 from tf_executor.contract.advice import KERAS_2
+from tf_executor.contract.payload import setter_of
 from tf_executor.contract.strategies import Strategy
 from tf_executor.contract.text import pluralize
-from tf_scheduler.errors import JobError
+from tf_scheduler.errors import JobError, Problem
 from tf_scheduler.options.schema.fields import ALIASES
 from tf_scheduler.options.schema.jobs import JOBS
 
@@ -81,6 +82,10 @@ class ProgramFacts:
     required: frozenset[str] = frozenset()
     #: Whether the program reads batches of a tf.data service.
     data_service: bool = False
+    #: All strategies that the program uses.
+    strategies: Collection[Strategy] = ()
+    #: Environment variable -> where the program sets it unconditionally, as FILE:LINE.
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -96,6 +101,8 @@ class _Names:
     optional: set[str] = field(default_factory=set)
     #: Those outside of functions and blocks.
     always: set[str] = field(default_factory=set)
+    #: Environment variable -> first line that sets it, unless a condition reads it.
+    variables: dict[str, int] = field(default_factory=dict)
 
 
 def scan(sources: Mapping[str, str]) -> ProgramFacts:
@@ -104,26 +111,50 @@ def scan(sources: Mapping[str, str]) -> ProgramFacts:
     names = set[str]().union(*(each.names for each in names_of.values()))
     texts = set[str]().union(*(each.texts for each in names_of.values()))
     imports = frozenset(name.split(".")[0] for each in names_of.values() for name in each.imports)
-    strategy, evidence = _evidence(names, imports, sources.values())
+    used = _evidence(names, imports, sources.values())
+    strategy, evidence = next(iter(used.items()), (Strategy.INDEPENDENT, ""))
     selects = "tf_keras" in imports or KERAS_2 in texts
     fits = (f"{file}:{each.fit}" for file, each in names_of.items() if each.fit and not selects)
     required = frozenset(name.split(".")[0] for each in names_of.values() for name in each.imports - each.optional)
-    return ProgramFacts(strategy, evidence, next(fits, ""), imports, required, "DATA_SERVICE_ADDRESS" in texts)
+    variables = {name: f"{file}:{line}" for file, each in names_of.items() for name, line in each.variables.items()}
+    reads_data = "DATA_SERVICE_ADDRESS" in texts
+    # Estimators start the server themselves.
+    servers = {Strategy.BETWEEN_GRAPH} if any(name.endswith("train_and_evaluate") for name in names) else set()
+    return ProgramFacts(
+        strategy, evidence, next(fits, ""), imports, required, reads_data, servers.union(used), variables
+    )
 
 
-def _evidence(names: set[str], imports: Collection[str], texts: Collection[str]) -> tuple[Strategy, str]:
-    """Return the strategy, and the name that shows it; the name is empty by default."""
+def _evidence(names: set[str], imports: Collection[str], texts: Collection[str]) -> dict[Strategy, str]:
+    """Return the strategies, the likeliest first, each with the name that shows it."""
+    used: dict[Strategy, str] = {}
     for name, strategy in _NAMES.items():
         if any(f".{each}".endswith(f".{name}") for each in names):
-            return strategy, name
-    for strategy in Strategy:
-        if strategy.traits.module and strategy.traits.module in imports:
-            return strategy, strategy.traits.module
-    for strategy in Strategy:
-        launcher = strategy.traits.launcher
-        if launcher and strategy.traits.library in imports and any(launcher in text for text in texts):
-            return strategy, launcher
-    return Strategy.INDEPENDENT, ""
+            used.setdefault(strategy, name)
+    for strategy, traits in ((each, each.traits) for each in Strategy):
+        if traits.module and traits.module in imports:
+            used.setdefault(strategy, traits.module)
+    for strategy, traits in ((each, each.traits) for each in Strategy):
+        if traits.launcher and traits.library in imports and any(traits.launcher in text for text in texts):
+            used.setdefault(strategy, traits.launcher)
+    return used
+
+
+#: Libraries that join the other tasks for the program.
+_TRAINERS = re.compile("accelerate|composer|deepspeed|fastai|ignite|lightning|pytorch_lightning|transformers")
+
+
+def lone_tasks(options: Mapping[str, Any], facts: ProgramFacts) -> Iterator[Problem]:
+    """Yield why tasks may train alone, although the strategy lets them train together."""
+    strategy = Strategy(options["service"]["strategy"])
+    for name, where in facts.variables.items():
+        if setter := setter_of(name, strategy):
+            yield Problem(where, f"sets {name}, which {setter} sets for each task; remove this line")
+    tasks, names = sum(options[name]["count"] for name in ("chief", "worker", "gpu_worker")), strategy.traits.names
+    is_used = strategy in facts.strategies or any(map(_TRAINERS.fullmatch, facts.modules))
+    if names and tasks > 1 and not is_used:
+        why = f"{strategy.value}, but the program has no {names[0]}, so that each task may train a model of its own"
+        yield Problem("service.strategy", f"{why}; add `{strategy.traits.joins}`")
 
 
 def imported_modules(source: str) -> set[str]:
@@ -144,8 +175,18 @@ def _names(source: str) -> _Names:
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # such as a program of Python 2
         return _names_of_text(source)
     result = _Names(set(), set(), set(), always=set[str]().union(*map(_imports, tree.body)))
+    checked = set[object]()
     for node in ast.walk(tree):
         match node:
+            case ast.If(test=test):
+                checked |= {each.value for each in ast.walk(test) if isinstance(each, ast.Constant)}
+            case ast.Subscript(value=owner, slice=ast.Constant(value=str(name)), ctx=ast.Store()):
+                if _dotted(owner).endswith("environ") and name not in checked:
+                    result.variables.setdefault(name, node.lineno)
+            case ast.Call(func=ast.Attribute(attr="update", value=owner)) if _dotted(owner).endswith("environ"):
+                keys = [key for each in node.args if isinstance(each, ast.Dict) for key in each.keys]
+                names = [each.arg for each in node.keywords] + [getattr(key, "value", "") for key in keys]
+                result.variables |= dict.fromkeys(map(str, names), node.lineno)
             case ast.Attribute() | ast.Name():
                 result.names.add(_dotted(node))
             case ast.Constant(value=str(text)):

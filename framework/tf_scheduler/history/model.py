@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from tf_executor.contract.reports import Progress, json_number, strict_json
+from tf_executor.contract.states import WARNING
 from tf_scheduler.model.effects import (
     Change,
     Decision,
@@ -123,6 +124,11 @@ class Run:
         """Launches replaced for a cause of their own, not because of a peer."""
         last = {launch.task: launch for launch in self.launches}
         return [each for each in self.launches if is_own_cause(each.replaced) and each is not last[each.task]]
+
+    @property
+    def outcome(self) -> str:
+        """The state, and whether its reason has a warning."""
+        return f"{self.state}, warning" if WARNING in self.reason else self.state
 
     @property
     def restarts(self) -> int:

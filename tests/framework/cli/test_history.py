@@ -112,6 +112,37 @@ def test_loss_that_became_nan_is_the_last_loss(succeed, tmp_path: Path) -> None:
     assert (5, True) == (report["results"]["loss_nan_since"], words in report["progress"])
 
 
+#: Maps a file like TensorFlow's library, and trains for a few seconds without a strategy.
+ALONE = """import mmap, os, time
+os.mkdir("tensorflow")
+with open("tensorflow/lib.so", "wb+") as file:
+    file.truncate(4096)
+    mapped = mmap.mmap(file.fileno(), 0)
+for step in range(1, 13):
+    print(f"step {step}/12 loss 0.5", flush=True)
+    time.sleep(0.5)
+"""
+
+
+@pytest.mark.usefixtures("real_mesos")
+def test_workers_that_trained_alone_are_a_warning(succeed, run_process, tmp_path: Path) -> None:
+    """Each of them has trained a model of its own, although two workers should train one."""
+    (tmp_path / "train.py").write_text(ALONE)
+    service = {"strategy": "multi_worker_mirrored", "job_url": "train.py"}
+    path = options(tmp_path, "python train.py", service, parameter_server={"count": 0})
+
+    code, out, error = run_process("local", "run", path, "--json", "--report", tmp_path / "page.html")
+    added = "add `tf.distribute.MultiWorkerMirroredStrategy()`"
+    warning = f"; warning: the workers did not train together: worker-0 never listened on its port; {added}"
+    assert (0, True) == (code, json.loads(out)["reason"].endswith(warning))
+    assert "notice: service.strategy: multi_worker_mirrored, but the program has no MultiWorkerMirroredStr" in error
+    assert " succeeded, warning " in succeed("history")
+    assert warning in succeed("history", "show", "last")
+    page = (tmp_path / "page.html").read_text()
+    assert "succeeded, warning" in page
+    assert "did not train together" in page
+
+
 def test_history_needs_no_mesos(invoke, tmp_path: Path, kept) -> None:
     """Tables for people, a page of an old run, and what has changed since."""
     assert "no runs recorded yet" in invoke("history")[1]

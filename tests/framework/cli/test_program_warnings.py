@@ -71,7 +71,7 @@ def test_fit_with_keras_3_is_reported(warned) -> None:
         {"versions": {"keras": "2.15.0"}},
         {"versions": {}},
         {"source": f"import tf_keras\n{FIT}"},
-        {"source": "import tensorflow\nmodel.fit(x)"},
+        {"source": "import tensorflow\nmodel.fit(x)", "worker": {"count": 1}},
         {"service": {"environment": {"TF_USE_LEGACY_KERAS": "1"}}},
         {"service": {"command": "TF_USE_LEGACY_KERAS=1 python train.py"}},
         {"service": {"command": "python other.py"}},
@@ -195,3 +195,46 @@ def test_tutorial_trains_with_new_options(run_process, tmp_path: Path, monkeypat
 
     assert (0, "succeeded") == (code, json.loads(out)["state"]), error
     assert "notice: train.py" not in error
+
+
+ALONE = (
+    "service.strategy: {}, but the program has no {}, so that each task may train a model of its own; add `{}`"
+).format
+MIRRORED = ALONE("multi_worker_mirrored", "MultiWorkerMirroredStrategy", "tf.distribute.MultiWorkerMirroredStrategy()")
+DDP = ALONE("pytorch_ddp", "init_process_group", 'torch.distributed.init_process_group("gloo")')
+
+
+def sets(line: int, name: str, setter: str) -> str:
+    return f"train.py:{line}: sets {name}, which {setter} sets for each task; remove this line"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "source", "expected"),
+    [
+        ("multi_worker_mirrored", "import tensorflow as tf\n", [MIRRORED]),
+        ("multi_worker_mirrored", "import lib\n", []),
+        ("pytorch_ddp", "import torch\n", [DDP]),
+        ("pytorch_ddp", "import lightning\n", []),
+        ("independent", "import os\nos.environ['RANK'] = '0'\n", []),
+        ("between_graph", "tf.estimator.train_and_evaluate(x)\n", []),
+        (
+            "pytorch_ddp",
+            "import os\nfrom torch.distributed import init_process_group\nos.environ['MASTER_ADDR'] = 'x'\n"
+            "if 'RANK' not in os.environ:\n    os.environ['RANK'] = '0'\nos.environ.setdefault('WORLD_SIZE', '1')\n"
+            "os.environ.update({'MASTER_PORT': '1'}, TF_CONFIG='{}', LR='1')\n",
+            [
+                sets(3, "MASTER_ADDR", "strategy pytorch_ddp"),
+                sets(7, "TF_CONFIG", "the scheduler"),
+                sets(7, "MASTER_PORT", "strategy pytorch_ddp"),
+            ],
+        ),
+    ],
+)
+def test_programs_that_may_train_alone_are_reported(
+    warned, tmp_path: Path, strategy: str, source: str, expected: list[str]
+) -> None:
+    """Two workers would train two models, and the job would succeed."""
+    (tmp_path / "lib.py").write_text("s = tf.distribute.MultiWorkerMirroredStrategy()\n")
+    service = {"strategy": strategy, "job_url": str(tmp_path)}
+    counts = {"parameter_server": {"count": 1}} if strategy == "between_graph" else {}
+    assert expected == warned(source, service=service, **counts)

@@ -155,7 +155,7 @@ def _runs_table(runs: Sequence[Run], metric: str) -> Table:
         (
             run.id,
             datetime.fromtimestamp(run.submitted).strftime("%Y-%m-%d %H:%M"),
-            run.state,
+            run.outcome,
             format_duration(run.seconds),
             format_number(run.last.step),
             format_loss(run.last.loss, run.last.nan_since),

@@ -40,7 +40,7 @@ from tf_scheduler.cli.common.programs import (
     program_sources,
     read_only_copy,
 )
-from tf_scheduler.convert.program import FOLDER, NOT_IN_JOB, PACKAGES, always_imported, scan, start_problem
+from tf_scheduler.convert.program import FOLDER, NOT_IN_JOB, PACKAGES, always_imported, lone_tasks, scan, start_problem
 from tf_scheduler.errors import JobError, OptionsError, Problem
 from tf_scheduler.model.digests import DataFile, join_data, split_data
 from tf_scheduler.model.spec import ServiceSpec, Uri
@@ -430,9 +430,9 @@ def _pip(python: str) -> str:
 
 
 def program_warnings(options: Options, folder: Path, may_start: Callable[[str], bool] = bool) -> Iterator[Problem]:
-    """Warn of programs that Keras 3 cannot train; needs resolved options.
+    """Warn of programs that may train alone, or that Keras 3 cannot train.
 
-    This is only a warning, because the source of a program does not prove the problem.
+    Needs resolved options. These are only warnings, because the source of a program does not prove the problem.
     """
     service = options["service"]
     sections = [options[name] for name in JOBS if options[name]["count"]]
@@ -440,6 +440,10 @@ def program_warnings(options: Options, folder: Path, may_start: Callable[[str], 
     for section in sections:
         environment |= section["environment"]
     commands = [section["command"] or service["command"] for section in sections]
+    # Without job_url, commands may have absolute paths.
+    sources = _sources(_local_path(service["job_url"] or ".", folder), commands)
+    facts = scan(sources)
+    yield from lone_tasks(options, facts) if sources else ()
     has_image = any(image_of(service, section["image"], section["gpus"] > 0) for section in sections)
     if has_image or any(KERAS_2 in command for command in commands):
         return
@@ -449,16 +453,18 @@ def program_warnings(options: Options, folder: Path, may_start: Callable[[str], 
     if value := environment.get(KERAS_2):
         yield from _keras_2_problems(value, python)
         return
-    # Without job_url, commands may have absolute paths.
-    job = _local_path(service["job_url"] or ".", folder)
-    if job is None:
-        return
-    with suppress(OptionsError), program_folder(job) as job_folder:
-        for program in dict.fromkeys(_programs(job, job_folder, commands)):
+    if facts.fit and facts.strategy.traits.fit_needs_keras_2 and has_keras_3(python):
+        yield Problem(facts.fit, model_fit_problem(facts.modules, facts.strategy, python))
+
+
+def _sources(job: Path | None, commands: Iterable[str]) -> dict[str, str]:
+    """Return the sources of the programs that commands start, as far as they are here."""
+    sources: dict[str, str] = {}
+    with suppress(OptionsError), program_folder(job or Path(os.devnull)) as folder:
+        for program in _programs(job or folder, folder, commands):
             with suppress(OptionsError):  # an unreadable module
-                facts = scan(program_sources(*program))
-                if facts.fit and facts.strategy.traits.fit_needs_keras_2 and has_keras_3(python):
-                    yield Problem(facts.fit, model_fit_problem(facts.modules, facts.strategy, python))
+                sources |= program_sources(*program)
+    return sources
 
 
 def interpreter_path(python: str) -> str:

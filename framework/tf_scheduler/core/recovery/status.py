@@ -11,7 +11,7 @@ from dataclasses import replace
 from enum import Enum
 from functools import partial
 
-from tf_executor.contract.states import TaskState, Verdict, assert_never
+from tf_executor.contract.states import WARNING, TaskState, Verdict, assert_never
 from tf_scheduler.core.launch.secret_tokens import detect_exposure
 from tf_scheduler.core.plans.scheduling import KILL_INTERVAL, PlanView
 from tf_scheduler.core.recovery import reconcile, recover, replacement, startup_timeout
@@ -368,6 +368,10 @@ def conclude(state: SchedulerState, now: float) -> effects.Decision:
     if record is None:
         return decide(state)
     sentence = describe(record, state.stored.statuses[record.id])
+    alone = [name for name in state.stored.tasks if (status := state.status(name)) is not None and status.end.alone]
+    if alone:
+        call = state.spec.strategy.traits.joins
+        sentence += f"{WARNING}the workers did not train together: {alone[0]} never listened on its port; add `{call}`"
     return decide(state, effects.ResultDecided(Result(Verdict.SUCCEEDED, sentence, now)))
 
 

@@ -6,6 +6,7 @@ from builders import a_job, a_running_state, a_spec, a_status, with_fields
 from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.core.recovery.replacement import is_survivable, replace_launch, success, success_policy
+from tf_scheduler.core.recovery.status import conclude
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import RecoveryDecided, StatusStored
 from tf_scheduler.model.spec import FinishPolicy, JobKind, SuccessPolicy
@@ -38,6 +39,18 @@ def completed(state):
 )
 def test_policy_decides_which_completion_ends_job(policy, expected) -> None:
     assert expected == sorted(completed(a_state(policy)))
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_lone_training_is_part_of_the_reason(alone) -> None:
+    jobs = (a_job(JobKind.WORKER, 2),)
+    state = a_state(jobs=jobs, strategy=Strategy.PYTORCH_DDP, policy=SuccessPolicy.ALL_WORKERS)
+    for record in state.stored.tasks.values():
+        status = a_status(record.id, TaskState.FINISHED, alone=alone and record.index == 0)
+        state = apply(state, StatusStored(status))
+    result = conclude(state, 5.0).state.stored.result
+    warning = "; warning: the workers did not train together: worker-0 never listened on its port; add `torch.distr"
+    assert alone == (warning in result.reason)
 
 
 def test_worker_0_leads_without_chief() -> None:
