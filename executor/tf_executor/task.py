@@ -19,6 +19,7 @@ from tf_executor.contract.payload import CHECKPOINT_DIR, USAGE_EVERY, Payload, P
 from tf_executor.contract.reports import EVENT_FILES, OUTPUT, TaskEnd
 from tf_executor.contract.settings import COMMAND, HTTP, Liveness
 from tf_executor.contract.strategies import Strategy
+from tf_executor.contract.text import format_duration
 from tf_executor.launch import environment as around_environment
 from tf_executor.launch.environment import (
     DEFAULT_PATH,
@@ -443,7 +444,7 @@ class TaskProcess:
             url = around_environment.fill_placeholders(liveness.target, self._payload, self._sandbox)
             return http_problem(url, liveness.timeout)
         silent = 0.0 if self._progress is None else self._progress.silent_for(started)
-        return f"no progress for {silent:.0f} s" if silent > liveness.timeout else ""
+        return f"no progress for {format_duration(round(silent))}" if silent > liveness.timeout else ""
 
     def _silence(self, counts_from: float) -> float:
         """Return the seconds since the last output or progress, whichever is newer.

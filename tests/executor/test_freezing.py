@@ -109,7 +109,7 @@ def test_each_change_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     checks.stop()
 
     assert FreezeChanged(f"process 1 {STOPPED}", is_frozen=True) == first
-    assert FreezeChanged("continues after it was frozen for 60 s", is_frozen=False) == second
+    assert FreezeChanged("continues after it was frozen for 1 min", is_frozen=False) == second
 
 
 def test_limit_ends_the_watch() -> None:

@@ -367,6 +367,14 @@ def test_metrics_are_merged_and_limited() -> None:
     assert "job" == message.of
 
 
+def test_slow_steps_have_a_rate() -> None:
+    """A step of 40 minutes, with four digits."""
+    tracker = Tracker()
+    for step in (1, 2):
+        tracker.note({"step": step}, 2400.0 * step)
+    assert 0.0004167 == tracker.message(0.0).steps_per_second
+
+
 @pytest.mark.parametrize("done", [0.25, 0.75])
 def test_time_left_includes_pauses(done: float) -> None:
     """70 steps of 0.1 s and a validation of 3 s in each of 20 epochs."""

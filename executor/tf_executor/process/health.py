@@ -9,6 +9,7 @@ import time
 from typing import Callable, Sequence, Union
 
 from tf_executor.contract.settings import Liveness
+from tf_executor.contract.text import format_duration
 from tf_executor.lifecycle.events import FreezeChanged, FrozenTooLong, Ready, Unhealthy
 from tf_executor.process.freezing import FreezeDetector, ProcessSample
 
@@ -165,7 +166,7 @@ class HealthChecks:
             # A program that reports progress in its grace period is silent from then on.
             if self._stopped.wait(min(limit, limit - silent)):
                 return
-        self._on_event(self._failure(f"stalled: no progress and no output for {silent:.0f} s"))
+        self._on_event(self._failure(f"stalled: no progress and no output for {format_duration(round(silent))}"))
 
     def _failure(self, reason: str) -> Unhealthy | FrozenTooLong:
         """Return the event of a failed check; FrozenTooLong if processes are frozen."""
@@ -186,9 +187,10 @@ class HealthChecks:
             if seconds >= reported_after and not reported:
                 self._on_event(FreezeChanged(detector.describe(), is_frozen=True))
             elif reported and not seconds:
-                self._on_event(FreezeChanged(f"continues after it was frozen for {reported:.0f} s", is_frozen=False))
+                text = f"continues after it was frozen for {format_duration(round(reported))}"
+                self._on_event(FreezeChanged(text, is_frozen=False))
             if limit and min(seconds, silent_for()) >= limit:
-                self._on_event(FrozenTooLong(f"frozen for {seconds:.0f} s: {detector.describe()}"))
+                self._on_event(FrozenTooLong(f"frozen for {format_duration(round(seconds))}: {detector.describe()}"))
                 return
             reported = seconds if seconds >= reported_after else 0.0
 

@@ -278,7 +278,7 @@ def _is_before(sample: Sample, other: Sample) -> bool:
 def _speed(begin: float, end: float, first: int | None, last: int | None) -> float | None:
     if first is None or last is None or end <= begin:
         return None
-    return round((last - first) / (end - begin), 3)
+    return float(f"{(last - first) / (end - begin):.4g}")  # a slow step takes hours
 
 
 def checkpoint_files(folder: Path) -> Files:
