@@ -76,6 +76,11 @@ class TaskLauncher:
         result = self.driver.send({"type": kind, "framework_id": self.id, **({kind.lower(): body} if body else {})})
         assert result.ok, str(result)
 
+    def say(self, name: str, message: bytes) -> None:
+        """Send a message to the executor of a task."""
+        data = base64.b64encode(message).decode()
+        self.call("MESSAGE", agent_id={"value": self.agent_id}, executor_id={"value": name}, data=data)
+
     def launch(self, name: str, command: str, info: Mapping[str, Any] = MappingProxyType({}), **fields: Any) -> None:
         """Launch one task; `info` extends its TaskInfo, `fields` its payload or settings."""
         self.uris = [{"value": uri, "extract": False} for uri in fields.pop("uris", ())]

@@ -40,7 +40,7 @@ from tf_executor.process.last_output import ProgramError, output_excerpt, progra
 from tf_executor.process.output import TAIL_BYTES, Output
 from tf_executor.process.ports import is_listening, is_served_by_others, stranger_at
 from tf_executor.process.supervisor import CommandContext, LimitsError, SpawnError, Supervisor
-from tf_executor.process.temporary import TemporaryFolder
+from tf_executor.process.temporary import TemporaryFolder, replace_file
 from tf_executor.process.tree import descendants, read_proc
 from tf_executor.process.user_commands import UserCommands, make_folder
 from tf_executor.process.watchdog import WatchedProcesses
@@ -157,6 +157,8 @@ class TaskProcess:
         self._out = Output(Path(sandbox) / "stdout", 1, size, backups)
         self._err = Output(Path(sandbox) / "stderr", 2, size, backups)
         self._paths: TaskPaths | None = None
+        #: Descriptor of the folder of `members` in the paths.
+        self._members_folder = -1
         self._limits = supervisor.ProcessLimits()
         self._gpus = TaskGpus(payload, environ, sandbox, self._supervisor)
         self._progress: ProgressReader | None = None
@@ -288,7 +290,10 @@ class TaskProcess:
         owner = self._limits.owner
         paths = TaskPaths(self._sandbox, interpreter, str(user_package), self._open_progress(user_package))
         if payload.members_key and paths.progress:
-            paths = replace(paths, members=str(around_environment.make_hook(user_package)))
+            members = around_environment.make_hook(user_package)
+            # Opened while the sandbox is the executor's: the program's user may replace the folder by a link.
+            self._members_folder = os.open(members.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            paths = replace(paths, members=str(members))
         if owner is not None:
             supervisor.chown_sandbox(Path(self._sandbox), *owner)
         if payload.exec_key:
@@ -305,10 +310,10 @@ class TaskProcess:
             log.error("list of workers ignored: %s", error)
             return
         if self._paths is not None and self._paths.members:
-            draft = Path(self._paths.members + ".new")
+            text = json.dumps({"version": wanted.version, "workers": wanted.workers})
             try:
-                draft.write_text(json.dumps({"version": wanted.version, "workers": wanted.workers}))
-                draft.replace(self._paths.members)
+                name = Path(self._paths.members).name
+                replace_file(name, text.encode(), self._limits.owner, self._members_folder)
             except OSError as error:  # the list is sent again until the chief confirms it
                 log.error("list of workers not written: %s", error)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import itertools
+import json
 import os
 import queue
 import re
@@ -19,10 +20,12 @@ import pytest
 
 from jobs import gone
 from kit.shared import start_cluster
+from kit.waiting import wait_until
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from mesos_local.node import agent_directory
 from task_launcher import CPUS, TaskLauncher, processes, subscribed
+from tf_executor.contract.payload import WantedMembers
 from tf_executor.contract.reports import TaskEnd
 
 pytestmark = pytest.mark.usefixtures("real_mesos")
@@ -186,6 +189,41 @@ def test_root_executor_follows_no_link_for_output(bundle: Path, tmp_path: Path) 
             assert "only root may read this\n" == secret.read_text(), attack
             assert {"stderr.1" if attack == "read" else "stdout.1"} <= {path.name for path in files}
             assert (scheduler.sandbox(name) / "stdout").read_text().endswith("end\nnobody\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only a root executor can be misused")
+def test_root_executor_follows_no_link_for_the_list_of_workers(bundle: Path, tmp_path: Path) -> None:
+    """The list is in a folder of the program's user, who may put links anywhere in it."""
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    secret = private / "secret"
+    secret.write_text("only root may write this\n")
+
+    def content() -> dict[str, str]:
+        return {path.name: path.read_text() for path in private.iterdir()}
+
+    attacks = (
+        f"mkdir members; cd members; for name in wanted.json wanted.json.new; do ln -s {secret} $name; done",
+        f"ln -s {private} members",
+    )
+    before = content()
+    with subscribed(bundle, {"switch_user": "false"}) as scheduler:
+        scheduler.open_folders()
+        for number, attack in enumerate(attacks):
+            name = f"attack-{number}"
+            command = f"cd .tf_executor; mv members moved; {attack}; touch $SANDBOX/ready; exec sleep 3600"
+            scheduler.launch(name, command, user="nobody", members_key="key")
+            scheduler.statuses("TASK_STARTING", "TASK_RUNNING")
+            sandbox = scheduler.sandbox(name)
+            wait_until((sandbox / "ready").exists)
+            scheduler.say(name, WantedMembers(name, 1, {"0": "10.0.0.9:2222"}).encode("key"))
+            wanted = sandbox / ".tf_executor" / "moved" / "wanted.json"
+            wait_until(lambda path=wanted: path.exists() or content() != before)  # type: ignore[misc]
+            assert before == content(), attack
+            assert ({"0": "10.0.0.9:2222"}, "nobody") == (json.loads(wanted.read_text())["workers"], wanted.owner())
+            scheduler.call("KILL", task_id={"value": name}, agent_id={"value": scheduler.agent_id})
+            scheduler.statuses("TASK_KILLING", "TASK_KILLED")
+            assert 0 == scheduler.executor_exit()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")

@@ -325,6 +325,25 @@ def test_files_are_not_written_through_links(tmp_path: Path, monkeypatch: pytest
     assert [True, True] == [bool(flags & getattr(os, flag)) for flags in opened]
 
 
+@pytest.mark.parametrize("name", ["key", "a/key", "a/b/key"])
+def test_file_is_not_linked_through_links(tmp_path: Path, name: str) -> None:
+    """Another task of the user may put a link there; the executor may be root."""
+    sandbox, other, files = tmp_path / "sandbox", tmp_path / "other", MemoryFiles()
+    (sandbox / "a").mkdir(parents=True)
+    (other / "b").mkdir(parents=True)
+    (other / "b" / "key").write_text("of another user")
+    if name == "a/key":
+        (sandbox / "a").rmdir()
+    (sandbox / {"key": "key", "a/key": "a", "a/b/key": "a/b"}[name]).symlink_to(other / "b")
+    try:
+        with suppress(OSError):
+            files.write(str(sandbox), {name: b"x"}, None)
+        assert ["b"] == [path.name for path in other.iterdir()]
+        assert "of another user" == (other / "b" / "key").read_text()
+    finally:
+        files.remove()
+
+
 def test_next_executor_removes_orphans(tmp_path: Path) -> None:
     """Files of a killed executor must not stay in memory."""
     left, lock = temporary.make_locked_folder(SHARED_MEMORY, "tf-executor-")

@@ -119,6 +119,21 @@ def test_user_package_hides_executor_libraries(library: Path) -> None:
     assert names == {path.stem for path in SOURCE.glob("*.py")}
 
 
+@pytest.mark.parametrize("link", ["tf_executor/fetch.py", "tf_executor", "members/sitecustomize.py", "members"])
+def test_link_of_the_archive_is_replaced(library: Path, link: str) -> None:
+    """The agent extracts archives before the executor, which may be root, starts."""
+    other = library.parent / "other"
+    (other / "folder").mkdir(parents=True)
+    (other / "file").touch()
+    (library / "members").mkdir()
+    if (library / link).exists():
+        (library / link).rename(other / "moved")
+    (library / link).symlink_to(other / ("file" if link.endswith(".py") else "folder"))
+    around_environment.make_hook(around_environment.write_user_package(str(library.parent)))
+    assert (b"", []) == ((other / "file").read_bytes(), list((other / "folder").iterdir()))
+    assert not (library / link).is_symlink()
+
+
 def test_user_package_is_written_twice(library: Path) -> None:
     """A restarted executor may find its sandbox in use."""
     assert library == around_environment.write_user_package(str(library.parent))

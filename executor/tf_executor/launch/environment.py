@@ -18,6 +18,7 @@ from tf_executor import user
 from tf_executor.contract.payload import CHECKPOINT_DIR, Payload
 from tf_executor.contract.strategies import Strategy
 from tf_executor.lifecycle.events import Stage
+from tf_executor.process.watchdog_process import remove_folder
 from tf_executor.user import devices, fetch, members, reporting, storage
 
 # Interpreter.
@@ -70,13 +71,19 @@ def _resolve(python: str, search_path: str) -> str:
 
 
 def _write_scripts(executable: str, sandbox: str) -> Path:
-    folder = Path(sandbox) / SCRIPT_FOLDER
-    folder.mkdir(exist_ok=True)
+    folder = _make_folder(Path(sandbox) / SCRIPT_FOLDER)
     for name in _NAMES:
         script = folder / name
         script.write_text(f'#!/bin/sh\nexec {shlex.quote(executable)} "$@"\n')
         script.chmod(0o755)
     return folder.absolute()
+
+
+def _make_folder(folder: Path) -> Path:
+    """Make a folder in place of what an archive of the job has put there."""
+    remove_folder(str(folder))
+    folder.mkdir()
+    return folder
 
 
 # Environment variables.
@@ -322,9 +329,9 @@ def write_user_package(sandbox: str) -> Path:
     The bundle itself cannot be on PYTHONPATH: its libraries would shadow the user's, and most of its modules need a
     newer Python than TensorFlow 1. Raises OSError.
     """
-    folder = Path(sandbox).absolute() / PACKAGE_FOLDER
+    folder = _make_folder(Path(sandbox).absolute() / PACKAGE_FOLDER)
     package = folder / "tf_executor"
-    package.mkdir(parents=True, exist_ok=True)
+    package.mkdir()
     for module in USER_MODULES:
         source = pkgutil.get_data("tf_executor.user", f"{module}.py")
         assert source is not None, module
@@ -351,7 +358,7 @@ members.watch()
 def make_hook(folder: Path) -> Path:
     """Write the hook of `user.members`; return the path for the list. Raises OSError."""
     hook = folder / "members"
-    hook.mkdir(exist_ok=True)
+    hook.mkdir()
     (hook / "sitecustomize.py").write_text(_SITE_CUSTOMIZE)
     return hook / "wanted.json"
 
@@ -359,7 +366,6 @@ def make_hook(folder: Path) -> Path:
 def make_pipe(folder: Path) -> Path:
     """Create a named pipe in `folder` that every user may write to. Raises OSError."""
     pipe = folder / PIPE_NAME
-    if not pipe.exists():
-        os.mkfifo(pipe)
+    os.mkfifo(pipe)
     pipe.chmod(0o622)
     return pipe

@@ -11,7 +11,7 @@ import logging
 import os
 import tempfile
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Callable, Mapping, Optional, Tuple
 
@@ -87,7 +87,7 @@ class MemoryFiles:
         for number, (name, content) in enumerate(contents.items()):
             self._names[name] = f"{number}-{Path(name).name}"
             _write(self._names[name], content, owner, self._lock)
-            _link(Path(sandbox), name, self._folder / self._names[name])
+            _link(sandbox, name, self._folder / self._names[name])
         if owner is not None:
             os.chown(self._folder, *owner)
 
@@ -97,11 +97,7 @@ class MemoryFiles:
         Uses the folder's descriptor, because the user owns the folder and may have replaced the path by a link.
         """
         for name, content in contents.items():
-            target, draft = self._names[name], f"{_NEW}{self._names[name]}"
-            with suppress(FileNotFoundError):
-                os.unlink(draft, dir_fd=self._lock)
-            _write(draft, content, owner, self._lock)
-            os.replace(draft, target, src_dir_fd=self._lock, dst_dir_fd=self._lock)
+            replace_file(self._names[name], content, owner, self._lock)
 
     def remove(self) -> None:
         """Remove all files. May be called again."""
@@ -109,6 +105,18 @@ class MemoryFiles:
         if folder is not None:
             remove_folder(str(folder))
             os.close(self._lock)
+
+
+def replace_file(name: str, content: bytes, owner: Owner, folder: int) -> None:
+    """Write a file of mode 0600 atomically in an open folder. Raises OSError.
+
+    Follows no link and opens no existing file, because the executor may be root in a folder of the program's user.
+    """
+    draft = f"{_NEW}{name}"
+    with suppress(FileNotFoundError):
+        os.unlink(draft, dir_fd=folder)
+    _write(draft, content, owner, folder)
+    os.replace(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def _write(name: str, content: bytes, owner: Owner, folder: int) -> None:
@@ -120,15 +128,22 @@ def _write(name: str, content: bytes, owner: Owner, folder: int) -> None:
             os.fchown(opened.fileno(), *owner)
 
 
-def _link(sandbox: Path, name: str, target: Path) -> None:
+def _link(sandbox: str, name: str, target: Path) -> None:
+    """Link `name` to `target`; follow no link, which another task may have made."""
     parts = Path(name).parts
     if not parts or name.startswith("/") or ".." in parts:
         raise ValueError(f"`{name}`: not a path inside the working directory")
-    link = sandbox / name
-    link.parent.mkdir(parents=True, exist_ok=True)
-    if link.is_symlink() or link.exists():
-        link.unlink()
-    link.symlink_to(target)
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with ExitStack() as stack:
+        folder = -1
+        for part in (os.path.realpath(sandbox), *parts[:-1]):
+            with suppress(FileExistsError):
+                os.mkdir(part, dir_fd=folder)
+            folder = os.open(part, flags, dir_fd=folder)
+            stack.callback(os.close, folder)
+        with suppress(FileNotFoundError):
+            os.unlink(parts[-1], dir_fd=folder)
+        os.symlink(target, parts[-1], dir_fd=folder)
 
 
 # Temporary folder: TMPDIR of the task. TensorFlow writes a file for each compiled function and removes it at exit;

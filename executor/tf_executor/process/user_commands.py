@@ -21,6 +21,7 @@ from tf_executor.contract.payload import EXEC_FOLDER, ExecRequest, PayloadError
 from tf_executor.contract.reports import MAX_EXEC_OUTPUT, ExecReport, TaskEnd
 from tf_executor.process.last_output import redact
 from tf_executor.process.supervisor import SpawnError
+from tf_executor.process.temporary import replace_file
 
 #: Maximum number of commands at the same time, and of kept results.
 MAX_RUNNING, MAX_KEPT = 4, 16
@@ -121,7 +122,7 @@ class UserCommands:
             try:
                 if os.fstat(folder).st_uid != os.geteuid():
                     raise OSError(f"{EXEC_FOLDER} belongs to another user")
-                _replace(folder, name, report.encode())
+                replace_file(name, report.encode(), None, folder)
                 _remove_oldest(folder)
             finally:
                 os.close(folder)
@@ -161,14 +162,6 @@ class _Capture:
                 self.is_cut = self.is_cut or len(self._data) + len(chunk) > MAX_EXEC_OUTPUT
                 self._data += chunk[: MAX_EXEC_OUTPUT - len(self._data)]
         os.close(self._reader)
-
-
-def _replace(folder: int, name: str, content: bytes) -> None:
-    draft = f"{name}.draft"
-    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder)
-    with os.fdopen(file, "wb") as out:
-        out.write(content)
-    os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def _remove_oldest(folder: int) -> None:
