@@ -331,6 +331,8 @@ class TaskProcess:
         assert self._paths is not None
         environment = program_environment(self._payload, self._environ, self._paths, self._gpus.uuids)
         environment.update(self.secrets.environment(stage))
+        if stage is Stage.STORAGE:
+            environment.update(around_environment.storage_variables(self._payload, self._task_id))
         if ending.exit_code is not None:
             environment["TASK_EXIT_CODE"] = str(ending.exit_code)
         if ending.signal is not None:
@@ -357,15 +359,14 @@ class TaskProcess:
 
     def _command(self, stage: Stage) -> str:
         if stage is Stage.STORAGE:
-            return around_environment.storage_command("bring", self._payload, self._task_id)
+            return around_environment.storage_command("bring")
         if self._is_carried:
             self._payload = around_environment.with_local_folder(self._payload, self._sandbox)
         return around_environment.stage_command(stage, self._payload, self._sandbox, self._started)
 
     def _run_carrier(self, stdin: int) -> TaskEnd | None:
         context = replace(self._context(stage=Stage.STORAGE), stdin=stdin)
-        line = around_environment.storage_command("carry", self._payload, self._task_id)
-        return self._supervisor.run(line, context, None, has_grace=True)
+        return self._supervisor.run(around_environment.storage_command("carry"), context, None, has_grace=True)
 
     def _report_storage(self, problem: str) -> None:
         if self._progress is not None:

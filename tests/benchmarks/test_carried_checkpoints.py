@@ -65,11 +65,12 @@ def test_carried_checkpoints_do_not_slow_the_training(tmp_path: Path, monkeypatc
         options = {"endpoint_url": server.address}
         settings = {"mode": "carried", "role": "writer", "every": 1.0, "keep": 2, "grace": 10.0, "options": options}
         settings |= {"launched_at": 1.0, "url": f"s3://{BUCKET}/run", "task_id": "t"}
+        monkeypatch.setenv(storage.SETTINGS_VARIABLE, json.dumps(settings))
         command = [sys.executable, "-m", "tf_executor.storage"]
-        subprocess.run([*command, "bring", json.dumps(settings)], cwd=tmp_path, check=True)
+        subprocess.run([*command, "bring"], cwd=tmp_path, check=True)
         training = Training(tmp_path / storage.LOCAL)
         with subprocess.Popen(
-            [*command, "carry", json.dumps(settings)], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [*command, "carry"], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         ) as carrier:
             try:
                 training.manager.save()

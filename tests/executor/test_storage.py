@@ -343,9 +343,8 @@ def test_peer_starts_with_the_checkpoint_of_its_writer(task: Any, tmp_path: Path
     peer = tmp_path / "peer"
     peer.mkdir()
     settings = {**old.settings, "role": "peer", "launched_at": 2.0, "task_id": "peer", "writer": "new"}
-    bring = [sys.executable, "-m", "tf_executor.user.storage", "bring", json.dumps(settings)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(storage.__file__).parents[2])}
-    process = subprocess.Popen(bring, cwd=peer, env=environment, stdout=subprocess.PIPE, text=True)
+    bring = [sys.executable, "-m", "tf_executor.user.storage", "bring"]
+    process = subprocess.Popen(bring, cwd=peer, env=with_settings(settings), stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         assert "storage: waiting for the task that stores checkpoints\n" == process.stdout.readline()
@@ -392,9 +391,12 @@ def run_storage(
     mode: str, settings: dict[str, Any], folder: Path, limits: str = ":"
 ) -> subprocess.CompletedProcess[str]:
     command = ["sh", "-c", f'{limits}; exec "$@"', "sh", sys.executable, "-m", "tf_executor.storage", mode]
-    environment = {**os.environ, "PYTHONPATH": str(Path(storage.__file__).parents[2])}
-    command.append(json.dumps(settings))
-    return run_program(*command, cwd=folder, env=environment)
+    return run_program(*command, cwd=folder, env=with_settings(settings))
+
+
+def with_settings(settings: dict[str, Any]) -> dict[str, str]:
+    package = str(Path(storage.__file__).parents[2])
+    return {**os.environ, "PYTHONPATH": package, storage.SETTINGS_VARIABLE: json.dumps(settings)}
 
 
 @pytest.mark.parametrize(
@@ -484,10 +486,9 @@ def carrying(task: Any) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     with processes() as start:
 
         def carry(owner: Task, *prefix: str) -> subprocess.Popen[str]:
-            command = [*prefix, sys.executable, "-m", "tf_executor.storage", "carry", json.dumps(owner.settings)]
-            environment = {**os.environ, "PYTHONPATH": str(Path(storage.__file__).parents[2])}
-            pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
-            process: subprocess.Popen[str] = start(*command, cwd=owner.sandbox, env=environment, **pipes)
+            command = [*prefix, sys.executable, "-m", "tf_executor.storage", "carry"]
+            pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE, "env": with_settings(owner.settings)}
+            process: subprocess.Popen[str] = start(*command, cwd=owner.sandbox, **pipes)
             return process
 
         yield carry
@@ -609,6 +610,20 @@ def test_task_stores_its_last_checkpoint_before_it_finishes(start_executor: Any,
     status = executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING", "TASK_RUNNING", "TASK_FINISHED")
     assert "exit code 0" == status["message"]
     assert checkpoint(5) == content(task("reader").sandbox / "checkpoints")
+
+
+def test_other_users_cannot_read_the_settings(start_executor: Any, tmp_path: Path) -> None:
+    """They may have credentials, and the arguments of a process are public."""
+    executor = start_executor("task")
+    fields = carried(tmp_path, every=60, options={"auto_mkdir": True, "note": "canary"})
+    executor.launch("exec sleep 3600", **fields)
+    executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING")
+    wait_until(lambda: b"tf_executor.storage\0carry" in command_lines(executor))
+    assert b"canary" not in command_lines(executor)
+    (carrier,) = carriers(executor)
+    assert b"canary" in Path(f"/proc/{carrier}/environ").read_bytes()
+    program = next(pid for pid in executor.processes() if b"sleep" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    assert b"canary" not in Path(f"/proc/{program}/environ").read_bytes()
 
 
 def test_task_stores_what_a_stopped_program_saves(start_executor: Any, tmp_path: Path, task: Any) -> None:

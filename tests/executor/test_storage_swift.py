@@ -48,8 +48,9 @@ class Launch:
             "AWS_ACCESS_KEY_ID": KEY,
             "AWS_SECRET_ACCESS_KEY": SECRET,
             "AWS_DEFAULT_REGION": "us-east-1",
+            storage.SETTINGS_VARIABLE: json.dumps(self._settings),
         }
-        command = [sys.executable, "-m", "tf_executor.storage", mode, json.dumps(self._settings)]
+        command = [sys.executable, "-m", "tf_executor.storage", mode]
         with (self.sandbox / mode).open("w") as output:
             return subprocess.Popen(
                 command,

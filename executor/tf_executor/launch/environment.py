@@ -232,13 +232,17 @@ def stage_command(stage: Stage, payload: Payload, sandbox: str, started: float =
     return fill_placeholders(hook, payload, sandbox)
 
 
-def storage_command(mode: str, payload: Payload, task_id: str) -> str:
+def storage_command(mode: str) -> str:
     """Return the command line that restores (`bring`) or stores checkpoints (`carry`)."""
-    own = {"task_id": task_id, "launched_at": payload.launched_at, "grace": payload.settings.kill_grace}
-    own["service"] = payload.service
     # A stop must not end the carrier while its Python starts.
     start = "trap '' TERM; exec" if mode == "carry" else "exec"
-    return f"{start} python -m tf_executor.storage {mode} {shlex.quote(json.dumps({**payload.storage, **own}))}"
+    return f"{start} python -m tf_executor.storage {mode}"
+
+
+def storage_variables(payload: Payload, task_id: str) -> dict[str, str]:
+    """Return the variable with the settings of `storage_command`."""
+    own = {"task_id": task_id, "launched_at": payload.launched_at, "grace": payload.settings.kill_grace}
+    return {storage.SETTINGS_VARIABLE: json.dumps({**payload.storage, **own, "service": payload.service})}
 
 
 def with_local_folder(payload: Payload, sandbox: str) -> Payload:

@@ -1,7 +1,7 @@
 """Carry checkpoints to and from object storage, with fsspec. Python 3.6.
 
-`python -m tf_executor.storage bring SETTINGS` restores the newest checkpoint before the program starts; `carry
-SETTINGS` uploads new checkpoints while the program runs. Below the service's URL:
+`python -m tf_executor.storage bring` restores the newest checkpoint before the program starts; `carry` uploads new
+checkpoints while the program runs. Below the service's URL:
 
     .carried/NUMBER.LAUNCH/launch         written first; the launch with the highest number is the newest
     .carried/NUMBER.LAUNCH/restored       manifest of the checkpoint that the launch and its peers start with
@@ -29,6 +29,8 @@ from . import reporting
 from .checkpoints import LAUNCH, FolderSnapshot, IncompleteError, Manifest, digest_of, is_plain
 from .fetch import NO_PACKAGE, NoPackageError, describe, file_system, is_refused, redacted
 
+#: Variable with the settings: every user of the machine may read arguments.
+SETTINGS_VARIABLE = "TF_EXECUTOR_STORAGE"
 #: The program's folder, and the folder for copies in work, whose existence shows that checkpoints are carried.
 LOCAL, WORK = Path("checkpoints"), Path(".storage")
 #: Prefix of all objects that only this module reads.
@@ -499,4 +501,4 @@ def main(mode: str, settings: Dict[str, Any]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], json.loads(sys.argv[2])))
+    sys.exit(main(sys.argv[1], json.loads(os.environ.pop(SETTINGS_VARIABLE))))

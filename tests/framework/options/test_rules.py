@@ -1,5 +1,7 @@
 """Rules over several options, each with a document that breaks it."""
 
+import json
+
 import pytest
 
 from kit.options import options_problems
@@ -471,6 +473,11 @@ CHECKPOINTS = "service.checkpoint_dir"
 TOKEN = "must name a source: env:NAME (a variable) or file:NAME (a file in"
 
 
+def test_usual_storage_options_are_accepted() -> None:
+    options = {"anon": True, "gss_auth": True, "config_kwargs": {"signature_version": "s3v4"}, "hosts": ["key-1", "b"]}
+    resolve(with_command({"storage": {"options": json.dumps(options)}}))
+
+
 @pytest.mark.parametrize(
     ("path", "value", "message", "secret"),
     [
@@ -511,6 +518,15 @@ TOKEN = "must name a source: env:NAME (a variable) or file:NAME (a file in"
             "canary",
         ),
         ("storage.options", '{"a": [{"b": "http://user:canary@host/"}]}', "a.b: credentials are secrets", "canary"),
+        *(
+            ("storage.options", f'{{"a": {{"{name}": "canary"}}}}', f"a.{name}: credentials are secrets", "canary")
+            for name in ("passphrase", "passwd", "pwd", "pass", "sas", "sasUrl", "auth", "Cookie", "signature")
+        ),
+        ("storage.options", '{"auth": ["me", "canary"]}', "auth: credentials are secrets", "canary"),
+        ("storage.options", '{"h": {"Authorization": "Basic canary"}}', "h.Authorization: credentials", "canary"),
+        ("storage.options", '{"h": [["X-Auth", "canary"]]}', "h.X-Auth: credentials are secrets", "canary"),
+        ("storage.options", '{"a": "https://canary@host/"}', "a: credentials are secrets", "canary"),
+        ("storage.options", '{"a": "https://host/?sig=canary"}', "a: credentials are secrets", "canary"),
     ],
 )
 def test_refused_value_is_not_shown_if_secret(path: str, value: str, message: str, secret: str | None) -> None:

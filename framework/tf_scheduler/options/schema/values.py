@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tf_scheduler.model.placement import HOSTNAME, Constraint, Operator
+from tf_scheduler.model.redaction import redact_text
 
 #: An options document, or a section of one.
 Document = Mapping[str, Any]
@@ -135,9 +136,10 @@ class ConstraintError(ValueError):
     """Invalid placement constraints; `args` has one message per error."""
 
 
-#: Names of credentials in the file systems of fsspec.
-_CREDENTIAL = re.compile("key|secret|token|password|credential|connection_string", re.IGNORECASE)
-_PASSWORD = re.compile(r"://[^/@:\s]*:[^/@\s]*@")
+#: Names of credentials in the file systems of fsspec, besides those that `redact_text` masks.
+_CREDENTIAL = re.compile(
+    "key|secret|token|pass|credential|connection_string|cookie|authorization|bearer|sas(?!l)", re.IGNORECASE
+)
 
 
 def parse_storage_options(text: str) -> dict[str, Any]:
@@ -158,15 +160,22 @@ def parse_storage_options(text: str) -> dict[str, Any]:
 
 
 def _credentials(value: Any, path: str = "") -> Iterator[str]:
-    """Yield the options that are named like credentials, and URLs with a password."""
+    """Yield options named like credentials, and texts that `redact_text` masks."""
     if isinstance(value, dict):
         for name, item in value.items():
             inner = f"{path}.{name}" if path else name
-            yield from (inner,) if _CREDENTIAL.search(name) else _credentials(item, inner)
+            is_named = bool(_CREDENTIAL.search(name)) or _is_masked(f'"{name}": "value"')
+            yield from (inner,) if is_named and not isinstance(item, bool) else _credentials(item, inner)
     elif isinstance(value, list):
-        yield from (name for item in value for name in _credentials(item, path))
-    elif isinstance(value, str) and _PASSWORD.search(value):
+        for item in value:
+            is_pair = isinstance(item, list) and len(item) == 2 and isinstance(item[0], str)  # such as a header
+            yield from _credentials({item[0]: item[1]} if is_pair else item, path)
+    elif isinstance(value, str) and _is_masked(value):
         yield path
+
+
+def _is_masked(text: str) -> bool:
+    return redact_text(text) != text
 
 
 def parse_constraints(text: str) -> tuple[Constraint, ...]:
