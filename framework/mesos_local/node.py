@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import secrets
@@ -355,10 +356,26 @@ def write_executor_key(directory: Path) -> None:
         file.write(secrets.token_hex(32))
 
 
+#: Rows of an agent's ACLs for calls that run commands, as any user and in any task (Mesos: docs/authorization.md).
+_COMMAND_ACLS = (
+    "launch_standalone_containers",
+    "launch_nested_containers_as_user",
+    "launch_nested_container_sessions_as_user",
+)
+
+
 def _authentication(directory: Path) -> dict[str, str]:
-    """Return flags that prevent other processes from subscribing as an executor."""
-    key = str(directory / _KEY)
-    return {"authenticate_http_executors": "true", "http_authenticators": "jwt", "jwt_secret_key": key}
+    """Return flags against processes that pose as executor, or run commands in tasks.
+
+    A login for all calls would need a key of the idle master in the agent's process, which reads the flags, too.
+    """
+    forbidden = [{"principals": {"type": "ANY"}, "users": {"type": "NONE"}}]
+    return {
+        "authenticate_http_executors": "true",
+        "http_authenticators": "jwt",
+        "jwt_secret_key": str(directory / _KEY),
+        "acls": json.dumps(dict.fromkeys(_COMMAND_ACLS, forbidden)),
+    }
 
 
 def _pairs_flag(pairs: Mapping[str, str]) -> str:

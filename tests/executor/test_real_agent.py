@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import getpass
 import itertools
 import json
 import os
@@ -25,6 +26,7 @@ from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from mesos_local.node import agent_directory
 from task_launcher import CPUS, TaskLauncher, processes, subscribed
+from tf_executor.contract.http import HttpClient
 from tf_executor.contract.payload import WantedMembers
 from tf_executor.contract.reports import TaskEnd
 
@@ -77,6 +79,25 @@ def test_stop_reaches_stubborn_tree(scheduler: TaskLauncher, ready: Path, call: 
     assert f"{reason}; it did not stop in time and was killed" == status["message"]
     assert [] == processes(name)
     assert 0 == scheduler.executor_exit()
+
+
+@pytest.mark.parametrize("user", [{}, {"user": getpass.getuser()}], ids=["default", "own"])
+def test_no_client_of_the_agent_runs_commands(scheduler: TaskLauncher, user: dict[str, str]) -> None:
+    """They could read the secrets of a task as its user, or be root."""
+    scheduler.launch(f"private-{len(user)}", "exec sleep 3600")
+    scheduler.statuses("TASK_STARTING", "TASK_RUNNING")
+    client, address = HttpClient(10.0, 10.0), scheduler.cluster.agents["agent-1"].address
+    (container,) = json.loads(client.fetch(f"http://{address}/containers").body)
+    parent, statuses = {"parent": {"value": container["container_id"]}}, list[int]()
+    nested = ("LAUNCH_NESTED_CONTAINER_SESSION", "LAUNCH_NESTED_CONTAINER", "LAUNCH_CONTAINER")
+    for kind, within in (*((kind, parent) for kind in nested), ("LAUNCH_CONTAINER", {})):
+        own = {"value": f"inner-{len(statuses)}", **within}
+        body = {"type": kind, kind.lower(): {"container_id": own, "command": {"value": "env", **user}}}
+        headers = {"Content-Type": "application/json"}
+        statuses.append(client.fetch(f"http://{address}/api/v1", headers, json.dumps(body).encode()).status)
+    scheduler.call("KILL", task_id={"value": f"private-{len(user)}"}, agent_id={"value": scheduler.agent_id})
+    scheduler.statuses("TASK_KILLING", "TASK_KILLED")
+    assert [403] * 4 == statuses
 
 
 def test_restarted_agent_recovers_task(bundle: Path, ready: Path) -> None:

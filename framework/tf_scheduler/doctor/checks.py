@@ -80,15 +80,38 @@ def _names(items: Iterable[_Item]) -> str:
 
 
 def executor_login(agents: tuple[AgentFacts, ...], has_secrets: bool) -> Finding:
-    """Check that agents authenticate executors. Else any process can pose as executor."""
+    """Check that no other process can pose as executor, or run commands in a task."""
     remedy = "start the agents with --authenticate_http_executors and --jwt_secret_key=FILE"
     off = [agent.hostname for agent, flags in _flags(agents) if not authenticates_executors(flags)]
+    is_open = [agent.hostname for agent, flags in _flags(agents) if not _protects_containers(flags)]
+    problems, remedies = [], []
     if off and has_secrets:
-        message = f"any process of these agents can take the secrets of a task that starts there: {_names(off)}"
-        return Finding(Level.RED, message, remedy)
+        problems.append(f"any process of these agents can take the secrets of a task that starts there: {_names(off)}")
+        remedies.append(remedy)
+    if is_open and has_secrets:
+        problems.append(f"every client of these agents can run commands in a task with secrets: {_names(is_open)}")
+        remedies.append(f"start them with --authenticate_http_readwrite, or with --acls for {', '.join(_COMMAND_ACLS)}")
+    if problems:
+        return Finding(Level.RED, "; ".join(problems), "; ".join(remedies))
     if off:
         return Finding(Level.YELLOW, f"these agents do not authenticate executors: {_names(off)}", remedy)
     return _silent_agents(agents) or _green("the agents authenticate executors")
+
+
+#: Rows of --acls for the calls of an agent's API that run commands (Mesos: docs/authorization.md).
+_COMMAND_ACLS = (
+    "launch_standalone_containers",
+    "launch_nested_containers_as_user",
+    "launch_nested_container_sessions_as_user",
+)
+
+
+def _protects_containers(flags: Mapping[str, str]) -> bool:
+    """Return whether flags show a login or permissions for commands in tasks."""
+    acls = flags.get("acls", "")
+    has_acls = "permissive: false" in acls or all(row in acls for row in _COMMAND_ACLS)
+    has_module = flags.get("authorizer", "local") != "local"
+    return flags.get("authenticate_http_readwrite") == "true" or has_acls or has_module
 
 
 def _flags(agents: Iterable[AgentFacts]) -> Iterator[tuple[AgentFacts, Mapping[str, str]]]:

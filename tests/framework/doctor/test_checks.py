@@ -30,6 +30,7 @@ from tf_scheduler.options.load import resolve
 NOW = 1_800_000_000.0
 SAFE_FLAGS = {
     "authenticate_http_executors": "true",
+    "authenticate_http_readwrite": "true",
     "switch_user": "true",
     "isolation": "filesystem/linux, namespaces/pid",
 }
@@ -91,12 +92,33 @@ def root_agent(is_root: bool | None) -> tuple[AgentFacts, ...]:
     return (AgentFacts("S0", "agent-1", {**SAFE_FLAGS, "switch_user": "false"}, runs_as_root=is_root),)
 
 
+#: Rows of --acls as an agent returns them.
+ACLS = "".join(
+    f"{name} {{\n  principals {{\n    type: ANY\n  }}\n  users {{\n    type: NONE\n  }}\n}}\n"
+    for name in (
+        "launch_nested_containers_as_user",
+        "launch_nested_container_sessions_as_user",
+        "launch_standalone_containers",
+    )
+)
+
+
+def open_agents(**flags: str) -> tuple[AgentFacts, ...]:
+    return agents(authenticate_http_readwrite="false", **flags)
+
+
 NO_LOGIN = agents(authenticate_http_executors="false")
 MANY = tuple(AgentFacts(f"S{number}", f"agent-{number}", {}) for number in range(1000))
 CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("executor_login", {"agents": NO_LOGIN, "options": WITH_SECRETS}, "red", "agent-2"),
     ("executor_login", {"agents": NO_LOGIN, "options": options(service={"gcs_key": "{}"})}, "red", "agent-2"),
     ("executor_login", {"agents": NO_LOGIN}, "yellow", "agent-2"),
+    ("executor_login", {"agents": open_agents(), "options": WITH_SECRETS}, "red", "run commands in a task"),
+    ("executor_login", {"agents": open_agents(acls=ACLS[:150]), "options": WITH_SECRETS}, "red", "agent-2"),
+    ("executor_login", {"agents": open_agents(acls=ACLS), "options": WITH_SECRETS}, "green", "authenticate"),
+    ("executor_login", {"agents": open_agents(acls="permissive: false\n"), "options": WITH_SECRETS}, "green", ""),
+    ("executor_login", {"agents": open_agents(authorizer="module"), "options": WITH_SECRETS}, "green", ""),
+    ("executor_login", {"agents": open_agents()}, "green", "authenticate"),
     ("executor_login", {"agents": MANY}, "yellow", "agent-4 and 995 more"),
     ("executor_login", {"agents": (AgentFacts("S0", "agent-1", UNKNOWN),)}, "not checked", "does not answer"),
     ("executor_login", {"agents": (*GOOD.agents, AgentFacts("S2", "a-3", UNKNOWN))}, "yellow", "a-3"),  # type: ignore[misc]
