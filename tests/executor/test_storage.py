@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -198,6 +199,35 @@ def test_damaged_checkpoint_falls_back_to_the_one_before(
     path.unlink() if damage is None else path.write_bytes(damage)
     assert checkpoint(1) == content(task("reader").sandbox / "checkpoints")
     assert "is skipped" in capfd.readouterr().err
+
+
+ENTRY = {"path": "a", "size": 1, "sha256": hashlib.sha256(b"x").hexdigest()}
+#: Changes of a manifest's second file that no folder can hold, or that is not one.
+MALFORMED: list[dict[str, Any]] = [
+    *({"path": path} for path in ("", ".", "a\0b", 300 * "a", 3000 * "a/", "\ud800", "a/b", "..", "/etc/passwd")),
+    *({"launch": launch} for launch in ("900000000000000.a\0b", "900000000000000.\ud800", 300 * "9")),
+    *({"size": size} for size in (float("inf"), float("nan"), "many", None)),
+    {"sha256": "x" * 64},
+]
+
+
+def test_malformed_manifests_do_not_stop_a_restore(task: Any, tmp_path: Path) -> None:
+    """Each client that may write to the bucket could stop all restarts."""
+    writer = task("writer")
+    writer.save(1)
+    writer.round()
+    values = [{"label": "\ud800", "files": [ENTRY, {**ENTRY, **change}]} for change in MALFORMED]
+    manifests = [json.dumps(value).encode() for value in (*values, [], {"label": "", "files": [[]]})]
+    for number, manifest in enumerate((*manifests, b"", b"\xff", b"[" * 100_000)):
+        for name in (f"000000001.json{'.old' * (number % 2)}", f"{number + 2:09d}.json"):
+            writer.store.write(f"9{number:014d}.x/{name}", manifest)
+        writer.store.write(f"9{number:014d}.x/{ENTRY['sha256']}", b"x")
+    result = run_storage("bring", {**writer.settings, "task_id": "next"}, tmp_path)
+    assert (0, "storage: restored ckpt-1\n") == (result.returncode, result.stdout), result.stderr
+    last = {**ENTRY, "launch": f"9{number:014d}.x"}
+    writer.store.write("990000000000000.x/000000001.json", json.dumps({"label": "\ud800", "files": [last]}).encode())
+    result = run_storage("bring", {**writer.settings, "task_id": "last"}, tmp_path)
+    assert (0, "storage: restored \\ud800\n") == (result.returncode, result.stdout), result.stderr
 
 
 def test_older_of_two_writers_stops(task: Any) -> None:

@@ -33,7 +33,7 @@ _STATE, _SAVED_MODEL = "checkpoint", "saved_model.pb"
 _PREFIX_FILE = re.compile(r"(.+)\.(index|meta|data-\d{5}-of-(\d{5}))")
 _STATE_PATH = re.compile(rb'^model_checkpoint_path:\s*("(?:[^"\\\n]|\\.)*")', re.MULTILINE)
 #: Folder of a launch below `.carried`.
-LAUNCH = re.compile(r"(\d{15})\.([^/]+)")
+LAUNCH = re.compile(r"([0-9]{15})\.([!-.0-~]{1,240})")
 _ZIP = b"PK\x03\x04"
 
 #: Size, time of change in ns, and inode.
@@ -71,13 +71,15 @@ class Manifest(NamedTuple):
                 for item in values["files"]
             ]
             label = str(values["label"])
-        except (ValueError, KeyError, TypeError):
+            folders = {folder for item in files for folder in Path(item["path"]).parents}
+            for item in files:
+                path = Path(item["path"])
+                is_inside = bool(path.parts) and ".." not in path.parts and not path.is_absolute()
+                is_object = re.fullmatch("[0-9a-f]{64}", item["sha256"]) and LAUNCH.fullmatch(item["launch"])
+                if not is_inside or not is_object or path in folders or b"\0" in os.fsencode(item["path"]):
+                    raise ValueError("invalid entry")
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             raise IncompleteError(f"{name}: invalid manifest") from None
-        for item in files:
-            is_inside = ".." not in Path(item["path"]).parts and not Path(item["path"]).is_absolute()
-            is_object = re.fullmatch("[0-9a-f]{64}", item["sha256"]) and LAUNCH.fullmatch(item["launch"])
-            if not is_inside or not is_object:
-                raise IncompleteError(f"{name}: invalid entry")
         return cls(launch, cls.sequence_of(name), label, files)
 
     @staticmethod

@@ -13,6 +13,7 @@ A checkpoint exists only once it has a manifest. No object below `.carried` is e
 off cannot damage the checkpoint of a newer writer.
 """
 
+import errno
 import json
 import os
 import re
@@ -47,7 +48,9 @@ _ORDERLY = (["0"], ["42"])
 _SOON, _TICK, _RETRY = 2.0, 0.2, 1.0
 #: Seconds after which files that keep changing are reported.
 _LONG = 60.0
-_MANIFEST = re.compile(r"(\d{15})\.([^/]+)/(\d{9})\.json")
+_MANIFEST = re.compile(rf"{LAUNCH.pattern}/([0-9]{{9}})\.json")
+#: Errors of files that the folder cannot hold.
+_IMPOSSIBLE = (errno.ENAMETOOLONG, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY, errno.ELOOP)
 #: File systems that need folders; in the others, making one could create a bucket.
 _WITH_FOLDERS = ("file", "local", "sftp", "ssh", "smb", "webhdfs")
 #: Options by scheme. s3fs holds 50 MB twice for each of its 10 connections; the memory is the task's.
@@ -91,12 +94,12 @@ class Store:
 
     def manifests(self) -> List[str]:
         """Return the names of all manifests, the oldest first."""
-        return [name for name in self.names() if _MANIFEST.match(name)]
+        return [name for name in self.names() if _MANIFEST.fullmatch(name)]
 
     def launches(self) -> List[str]:
         """Return the folders of all launches, the oldest first."""
         folders = {name.partition("/")[0] for name in self.names()}
-        return sorted(folder for folder in folders if LAUNCH.match(folder))
+        return sorted(folder for folder in folders if LAUNCH.fullmatch(folder))
 
     def read(self, name: str, start: int = 0, carried: bool = True) -> bytes:
         return bytes(self.files.cat_file(self.path(name, carried), start=start or None))
@@ -216,7 +219,10 @@ def restore(store: Store, folder: Path, present: Optional[Dict[str, str]] = None
                 manifest = Manifest.decode(name, store.read(name))
                 _download(store, manifest, folder, present or {})
                 return manifest
-            except (IncompleteError, FileNotFoundError) as error:
+            except (IncompleteError, OSError) as error:
+                is_damaged = isinstance(error, (IncompleteError, FileNotFoundError)) or error.errno in _IMPOSSIBLE
+                if not is_damaged:  # such as a full disk
+                    raise
                 say(f"checkpoint {name} is skipped: {describe(error)}", error=True)
 
 
@@ -484,7 +490,7 @@ def carry(settings: Dict[str, Any]) -> None:
 
 def say(text: str, error: bool = False) -> None:
     stream = sys.stderr if error else sys.stdout
-    stream.write(f"storage: {text}\n")
+    stream.write(f"storage: {text}\n".encode(errors="backslashreplace").decode())
     stream.flush()
 
 
