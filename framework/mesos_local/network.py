@@ -30,6 +30,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
@@ -308,9 +309,14 @@ def task_names(state: Mapping[str, Any]) -> dict[str, str]:
     for framework in state.get("frameworks", ()):
         service = re.sub(r"[^a-z0-9-]", "", framework["name"].lower())
         for task in framework["tasks"]:
-            if task["state"] == "TASK_RUNNING" and (address := _task_address(task)):
-                names[f"{task['name'].lower()}.{service}.{ZONE}"] = address
+            name, address = f"{task['name'].lower()}.{service}.{ZONE}", _task_address(task)
+            with suppress(ValueError):  # any user can register names and addresses, also with a line end
+                if task["state"] == "TASK_RUNNING" and _DNS_NAME.fullmatch(name):
+                    names[name] = str(IPv4Address(address))
     return names
+
+
+_DNS_NAME = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 
 
 def _task_address(task: Mapping[str, Any]) -> str:

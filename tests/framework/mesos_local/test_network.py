@@ -10,6 +10,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kit.commands import run_program
 from mesos_local.network import _relay, task_names, without_extensions
 from mesos_local.node import node_command
@@ -36,6 +38,24 @@ def test_running_tasks_have_the_names_of_dcos() -> None:
 
     assert {"worker-0.devmnist.containerip.dcos.thisdcos.directory": "10.88.1.3"} == names
     assert {} == task_names({})
+
+
+@pytest.mark.parametrize(
+    ("name", "address"),
+    [
+        ("a\n10.88.0.9 master", "10.88.1.2"),
+        ("a b", "10.88.1.2"),
+        ("#a", "10.88.1.2"),
+        ("", "10.88.1.2"),
+        ("a", "10.88.1.2\n10.88.0.9 b"),
+        ("a", "fe80::1%0\n10.88.0.9 b"),
+        ("a", "host"),
+    ],
+)
+def test_task_adds_no_other_record(name: str, address: str) -> None:
+    """Each user of the machine may register a framework, and report addresses."""
+    tasks = [task(name, "TASK_RUNNING", [{"ip_addresses": [{"ip_address": address}]}])]
+    assert {} == task_names({"frameworks": [{"name": "x", "tasks": tasks}]})
 
 
 def test_loader_cache_ends_with_its_strings(tmp_path: Path) -> None:
