@@ -17,13 +17,14 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+from tf_executor.user.archive import ArchiveError, extract
 
 from .host import MesosLocalError, ProcessId, explain_os_errors
 from .libmesos.download import digest_of
@@ -36,8 +37,8 @@ _NAME = re.compile(
 )
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _FORM = "neither an archive of `docker save` nor an OCI archive, or damaged"
-#: What a damaged archive raises; EOFError and zlib.error: a compressed one.
-_MALFORMED = (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, LookupError, TypeError, AttributeError)
+#: What a malformed archive raises.
+_MALFORMED = (ArchiveError, OSError, ValueError, LookupError, TypeError, AttributeError)
 
 
 def image_folder() -> Path:
@@ -180,14 +181,18 @@ def _add_text(archive: tarfile.TarFile, name: str, text: str) -> None:
 
 def read_archive(path: Path, scratch: Path) -> Image:
     """Read an archive of `docker save` or an OCI archive. Raises MesosLocalError."""
+    content, link = scratch / "content", scratch / "image.tar"  # `extract` requires a suffix
     try:
-        with tarfile.open(path) as archive:
-            archive.extractall(scratch, filter="data")
-        image = _read_oci(scratch) if (scratch / "index.json").exists() else _read_docker(scratch)
+        content.mkdir(parents=True)
+        link.symlink_to(path.absolute())
+        extract(link, content)
+        image = _read_oci(content) if (content / "index.json").exists() else _read_docker(content)
     except _MALFORMED as error:
-        if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):  # such as a full disk
-            raise
-        raise MesosLocalError(f"{path}: {_FORM}") from error
+        cause = error.__cause__ if isinstance(error, ArchiveError) else error
+        if isinstance(cause, OSError) and cause.errno not in (None, errno.ENOENT):  # such as a full disk
+            raise cause from None
+        reason = _FORM if cause else str(error).removeprefix(f"{link.name}: ")
+        raise MesosLocalError(f"{path}: {reason}") from error
     for layer in image.layers:
         _check_layer(path, layer)
     return image

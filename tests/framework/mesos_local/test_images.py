@@ -181,6 +181,38 @@ def test_file_that_is_not_an_archive_is_refused(tmp_path: Path, text: bytes) -> 
     assert expected == str(caught.value)
 
 
+def test_archive_writes_nothing_outside(tmp_path: Path) -> None:
+    """Long links mislead the filter of older Python (CVE-2025-4517)."""
+    outside, path, links = tmp_path / "outside", "", list[str]()
+    outside.write_text("of another program")
+    with tarfile.open(tmp_path / "evil.tar", "w") as archive:
+
+        def add(name: str, kind: bytes, target: str = "", content: bytes = b"") -> None:
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname, member.size = kind, target, len(content)
+            archive.addfile(member, io.BytesIO(content))
+
+        for name in "abcdefghijklmnop":
+            add(f"{path}{'d' * 247}", tarfile.DIRTYPE)
+            add(f"{path}{name}", tarfile.SYMTYPE, "d" * 247)
+            path, links = f"{path}{'d' * 247}/", [*links, name]
+        long = "/".join([*links, "l" * 254])
+        add(long, tarfile.SYMTYPE, "../" * len(links))
+        add("escape", tarfile.SYMTYPE, f"{long}/{'../' * 4}outside")  # from the temporary folder of the build
+        add("file", tarfile.LNKTYPE, "escape")
+        add("file", tarfile.REGTYPE, content=b"of the archive")
+    error = build(tmp_path, tmp_path / "evil.tar")
+    assert "of another program" == outside.read_text()
+    assert f"{tmp_path / 'evil.tar'}: extraction refused: " in error
+
+
+def test_archive_is_limited_in_size(tmp_path: Path) -> None:
+    member = tarfile.TarInfo("layer.tar")
+    member.size = 1 << 50
+    (tmp_path / "large.tar").write_bytes(member.tobuf() + bytes(1 << 20))
+    assert "extraction refused: needs more than the " in build(tmp_path, tmp_path / "large.tar")
+
+
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
 def test_incomplete_layer_is_refused(tmp_path: Path, compress: Callable[[bytes], bytes]) -> None:
     """Its archive is complete, but each launch would fail."""
