@@ -61,7 +61,8 @@ def a_snapshot(folder: Path, *advisories: dict[str, Any]) -> Path:
 
 
 def audit(snapshot: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return run_program(sys.executable, HOME / "scripts" / "audit", "--snapshot", snapshot, *options)
+    command = [HOME / "scripts" / "audit", "--snapshot", snapshot, "--min-advisories", "1"]
+    return run_program(sys.executable, *command, *options)
 
 
 def harmless() -> dict[str, Any]:
@@ -207,6 +208,13 @@ def test_malformed_advisory_is_named(tmp_path: Path, change: dict[str, Any]) -> 
 
     assert 3 == result.returncode
     assert result.stderr.startswith("no data: PYSEC-2999-1")
+
+
+def test_part_of_a_snapshot_is_not_enough(tmp_path: Path) -> None:
+    """One advisory would pass for the whole database."""
+    snapshot = a_snapshot(tmp_path / "snapshot", harmless())
+    result = run_program(sys.executable, HOME / "scripts" / "audit", "--snapshot", snapshot)
+    assert (3, "no data: the snapshot has 1 advisories") == (result.returncode, result.stderr[:38])
 
 
 def test_age_limit_can_be_changed(tmp_path: Path) -> None:
