@@ -16,6 +16,7 @@ from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.auth import Policy, WriterAddresses
 from tf_scheduler.api.http.server import BODY_LIMIT
 from tf_scheduler.api.views.base import Snapshot
+from tf_scheduler.rate_limit import BURST
 
 READ, WRITE = "GET", "POST"
 PATH = "/v1/plans/deploy"
@@ -313,6 +314,18 @@ def test_every_write_is_audited(caplog: pytest.LogCaptureFixture) -> None:
         "audit: POST /v1/pod/worker-0/pause by a bearer from 10.1.2.3: 409",
     ] == [record.getMessage() for record in lines]
     assert [None, None, "worker-0"] == [getattr(record, "task", None) for record in lines]
+
+
+def test_refused_requests_do_not_fill_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Each client could send hundreds a second. Writes with a token are always logged."""
+    app = an_app(write_token="w")
+    with caplog.at_level(logging.INFO, "tf_scheduler.audit"):
+        for _ in range(100):
+            ask(app, COMMAND, WRITE)
+            ask(app, COMMAND, WRITE, headers=bearer("w"))
+    lines = [record.getMessage().rpartition(" ")[2] for record in caplog.records]
+    assert 100 == lines.count("409")
+    assert int(BURST) <= lines.count("401") < 60
 
 
 def test_uninstall_plan_needs_no_token() -> None:

@@ -238,6 +238,8 @@ class Guard:
         self._writers = None if find is None else WriterAddresses(find)
         #: Wrong tokens by client address.
         self._guesses = RateLimiter()
+        #: Audit lines of refused requests by client address: each client could fill the disk.
+        self._refusals = RateLimiter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -262,7 +264,9 @@ class Guard:
                 response = respond(problem, as_json=scope["api.json_errors"], headers=more)
                 await response(scope, receive, answer)
         finally:
-            if scope["method"] not in _READ_METHODS and not scope.get("api.quiet"):
+            is_known = problem is None or (self._policy.is_restricted and principal.can_read)
+            is_audited = scope["method"] not in _READ_METHODS and not scope.get("api.quiet")
+            if is_audited and (is_known or self._refusals.acquire(client_key(_client_host(scope)))):
                 _audit(scope, principal, answer.code)
 
     def _problem(self, scope: Scope, headers: dict[str, str], principal: Principal) -> ApiProblem | None:
