@@ -45,7 +45,7 @@ def page_address(url: str, token: str) -> str:
 
 
 def page_of(service: ServiceClient) -> str:
-    """Return the web page's URL; that of a local service contains the user's own token."""
+    """Return the web page's URL; that of a local service has the user's own token."""
     return page_address(service.url, service.token if service.home else "")
 
 
@@ -186,7 +186,7 @@ def _tunnel(url: str, environment: Mapping[str, str]) -> str:
 
 
 def _redirection(page: str, home: Path) -> str:
-    """Return a private file that leads to the page: the browser's arguments are public."""
+    """Return a private file that leads to the page: arguments of a browser are public."""
     file = home / "page.html"
     file.touch(0o600)
     file.write_text(f'<meta http-equiv="refresh" content="0; url={escape(page)}">')

@@ -312,7 +312,7 @@ time.sleep(2.0)
 def test_first_rank_that_never_listens_is_alone(
     start_executor: Any, library: str, listens: bool, strategy: str, shards: str, expected: bool
 ) -> None:
-    """Its peers cannot have joined it; without the library, it may only have prepared data."""
+    """Its peers cannot have joined it; without the library, it may only prepare data."""
     executor, port = start_executor("one", "process.health.MEETING_INTERVAL=0.05"), free_port()
     program = TRAINS.format(library=library, listens=listens, port=port)
     executor.launch(

@@ -223,7 +223,7 @@ _SETTERS = {
 
 
 def setter_of(name: str, strategy: Strategy) -> str:
-    """Return what sets a variable for each task, so that options must not; empty: nothing."""
+    """Return what sets a variable for each task, so that options must not; or empty."""
     sample = Payload("", "", 0, "", {}, port=1, more_ports=range(1, 10))
     if name in strategy.traits.rank_variables and strategy.traits.rank_variables[name] != "{processes}":
         return f"strategy {strategy.value}"

@@ -271,7 +271,7 @@ def note_nan(values: dict[str, Any], step: float | None) -> None:
 
 
 def drop_other_count(curve: list[Progress], point: Progress) -> None:
-    """Remove printed points at the end of a curve, if `point` shows that they count something else.
+    """Remove printed points at a curve's end if `point` shows that they differ.
 
     A relaunched program may print its own count of steps before it reports.
     """
@@ -499,7 +499,7 @@ def strict_json(value: Any) -> Any:
 
 
 def json_number(value: Any) -> Any:
-    """Replace infinities and NaN, which JSON does not have, by texts, which are read back."""
+    """Replace infinities and NaN, which JSON lacks, by texts, which are read back."""
     if isinstance(value, Mapping):
         return {name: json_number(item) for name, item in value.items()}
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -40,7 +40,7 @@ def format_part(value: float | None, whole: float | None) -> str:
 
 
 def format_loss(value: float | None, nan_since: int | None) -> str:
-    """Format a loss, such as `0.0324` or, with the step of the first NaN, `nan since step 5`."""
+    """Format a loss, such as `0.0324`, or `nan since step 5` (the first NaN)."""
     number = "nan" if value is None and nan_since is not None else format_number(value)
     return number if nan_since is None else f"{number} since step {format_number(nan_since)}"
 

@@ -251,8 +251,8 @@ def servers_give_secrets(_: Document, options: Document) -> Iterator[Problem]:
     if sections and not options["service"]["virtual_network_enabled"]:
         yield Problem(
             "secrets",
-            f"whoever reaches the port of a TensorFlow server of {', '.join(sections)} can read its secrets and files; "
-            "use a network that only the job reaches (docs/how-to/secrets.md)",
+            f"every client that reaches the port of a TensorFlow server of {', '.join(sections)} can read its secrets "
+            "and files; use a network that only the job reaches (docs/how-to/secrets.md)",
         )
 
 

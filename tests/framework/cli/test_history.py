@@ -95,7 +95,7 @@ def test_run_is_stored_drawn_compared_and_reproduced(run_process, tmp_path: Path
 
 @pytest.mark.usefixtures("real_mesos")
 def test_loss_that_became_nan_is_the_last_loss(succeed, tmp_path: Path) -> None:
-    """With the step of the first NaN; a good loss of an older step would look like a result."""
+    """With the step of the first NaN; an older, good loss would look like a result."""
     command = "for step in 1 2 3 4 5 6 7 8; do [ $step -lt 5 ] && loss=0.$step || loss=nan; "
     path = options(tmp_path, f"{command} echo step $step/8 loss $loss; done", {"strategy": "independent"})
     document = json.loads(path.read_text())
@@ -126,7 +126,7 @@ for step in range(1, 13):
 
 @pytest.mark.usefixtures("real_mesos")
 def test_workers_that_trained_alone_are_a_warning(succeed, run_process, tmp_path: Path) -> None:
-    """Each of them has trained a model of its own, although two workers should train one."""
+    """Each has trained a model of its own, although two workers should train one."""
     (tmp_path / "train.py").write_text(ALONE)
     service = {"strategy": "multi_worker_mirrored", "job_url": "train.py"}
     path = options(tmp_path, "python train.py", service, parameter_server={"count": 0})

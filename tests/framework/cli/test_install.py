@@ -163,7 +163,7 @@ def test_killed_scheduler_keeps_framework_and_tasks(cluster, job) -> None:
 
 
 def test_installed_api_requires_the_token_of_the_user(cluster, job, tmp_path: Path) -> None:
-    """Other users and containers reach the port; only this user's commands find the token."""
+    """Others reach the port, too; only this user's commands find the token."""
     installed = run_local("install", "--options", job("closed"), "--dir", cluster.directory)
     assert 0 == installed.returncode, installed.stderr
     wait_until(lambda: is_deployed(cluster, "closed"))

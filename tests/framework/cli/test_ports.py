@@ -33,7 +33,7 @@ def ports_of(agents) -> set[int]:
 
 
 def test_concurrent_clusters_get_different_ports() -> None:
-    """At random. More agents than three have more ports, which no other cluster gets either."""
+    """At random. More than three agents have more ports, which no other cluster gets."""
     many = [AgentSpec(f"agent-{number}", "cpus:1") for number in range(8)]
     with ExitStack() as stack:
         taken = [ports_of(stack.enter_context(claimed_agents(agents))[0]) for agents in [None] * 8 + [many, None]]

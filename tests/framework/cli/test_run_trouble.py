@@ -458,7 +458,7 @@ def command_line(pid):
 
 
 def test_output_replaced_by_links_and_pipes_is_not_read(run_process, tmp_path: Path) -> None:
-    """The command may read files that the user of the task may not, and a pipe blocks it."""
+    """The command may read files that the task's user may not, and a pipe blocks it."""
     secret = tmp_path / "secret"
     secret.write_text("readable only by the user of the command\n")
     program = (

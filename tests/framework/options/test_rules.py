@@ -235,7 +235,7 @@ DISTRIBUTED = {
 
 
 def test_variables_of_the_scheduler_are_refused_at_once() -> None:
-    """Every task with RANK=0 would be the first one, and the job would seem to succeed."""
+    """Every task with RANK=0 would be the first, and the job would seem to succeed."""
     assert [
         ("service.environment", "must not set RANK, which strategy pytorch_ddp sets for each task"),
         ("worker.environment", "must not set PORT1, which the scheduler sets for each task"),

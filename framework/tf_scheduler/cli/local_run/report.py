@@ -279,7 +279,7 @@ def _seems_untrained(overview: Overview | None, cluster: LocalCluster, recorded:
 
 
 def _has_files(sandbox: Path, since: float) -> bool:
-    """Whether the program has written a file; libraries write into hidden folders of HOME."""
+    """Whether the program has written a file; libraries write into hidden folders."""
     # The executor writes its package just before the program starts; the status RUNNING arrives later.
     package = next(sandbox.rglob("tf_executor/__init__.py"), None)
     since = since if package is None else package.stat().st_mtime
