@@ -275,6 +275,7 @@ RUN_BY = {
     "framework/cli/test_history.py::test_run_is_stored_drawn_compared_and_reproduced": (
         "history compare; history reproduce -o; history show --json; local run --note --report"
     ),
+    "framework/cli/test_run.py::test_files_of_a_run_are_kept_and_pruned": "history prune --keep",
     "framework/cli/test_history.py::test_runs_are_selected_by_time_and_service": "history --service --since",
     "framework/cli/test_history.py::test_service_is_added_kept_and_listed_with_runs": (
         "local install --options; local uninstall"
