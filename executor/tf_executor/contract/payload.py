@@ -169,7 +169,7 @@ class Payload:
             "JOB_NAME": self.job,
             "TASK_INDEX": str(self.index),
             "TASK_NAME": self.task,
-            **{f"{job.upper()}_HOSTS": ",".join(cluster.get(job, ())) for job in ("ps", "worker")},
+            **{f"{job.upper()}_HOSTS": _host_list(cluster.get(job, ())) for job in ("ps", "worker")},
             **({"TASK_PORT": str(self.port)} if self.port else {}),
             **{f"PORT{number}": str(port) for number, port in enumerate(ports)},
         }
@@ -231,6 +231,13 @@ def setter_of(name: str, strategy: Strategy) -> str:
         return "the scheduler"
     setter = next((setter for setter, names in _SETTERS.items() if name in names), "")
     return "the executor" if name.startswith("TF_EXECUTOR_") else setter
+
+
+def _host_list(addresses: Any) -> str:
+    """Join a job's addresses with commas; {index: address} if indices are missing."""
+    if isinstance(addresses, dict):
+        addresses = [addresses[index] for index in sorted(addresses, key=int)]
+    return ",".join(addresses)
 
 
 @dataclass(frozen=True)

@@ -141,12 +141,13 @@ def tensorboard_has_no_folder(_: Document, options: Document) -> Iterator[Proble
         yield Problem("service.use_tensorboard", "has no effect: service.checkpoint_dir is missing")
 
 
-def files_are_not_kept(_: Document, options: Document) -> Iterator[Problem]:
+def files_are_not_kept(document: Document, options: Document) -> Iterator[Problem]:
     """Say that files are lost; direct URLs are written by programs alone."""
     service = options["service"]
     folder = service["checkpoint_dir"] or service["shared_filesystem"]
     is_direct = "://" in folder and options["storage"]["mode"] == StorageMode.DIRECT.value
-    if service["keep_files"] and (is_direct or not folder) and not options["mesos"]["master"].startswith("127."):
+    is_local = options["mesos"]["master"].startswith("127.")
+    if service["keep_files"] and (is_direct or not folder) and names_program(document) and not is_local:
         why = "storage.mode is direct" if is_direct else "service.checkpoint_dir is missing"
         message = f"no effect: {why}; files that programs write into their working directories are removed"
         yield Problem("service.keep_files", message)

@@ -195,20 +195,25 @@ def test_restart_adds_variables_immediately(supervise, tmp_path: Path) -> None:
     poll_until(supervised, lambda: "true" in (tmp_path / "log").read_text())
 
 
-def test_refusal_after_lines_of_other_loggers_is_the_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusal_after_lines_of_other_loggers_is_the_trouble(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A scheduler that was stopped cleanly ends its log with lines of the web server."""
     stopped = "2026-11-23 15:33:08,797 INFO uvicorn.error: Finished server process"
     script = f"echo '{stopped}'; echo '    [31358]'; echo 'this is version 1'; exit 1"
     monkeypatch.setattr(SchedulerLaunch, "command", property(lambda _: ["/bin/sh", "-c", script]))
     launch = SchedulerLaunch(tmp_path / "o", tmp_path, tmp_path / "log", tmp_path / "r")
     scheduler = RunScheduler(launch, "127.0.0.1:5050", console=False, publish=lambda _: None)
+    request.addfinalizer(scheduler.stop)
 
     poll_until(scheduler, lambda: scheduler.last_exit is not None)
 
     assert "the scheduler exited with code 1: this is version 1" == scheduler.trouble
 
 
-def test_trouble_is_found_in_a_truncated_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trouble_is_found_in_a_truncated_log(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As by logrotate with `copytruncate`."""
     script = "[ -e ../again ] && { echo broken; exit 1; }; : > ../again; printf '%0999d\\n' 0; exit 2"
     monkeypatch.setattr(
@@ -217,6 +222,7 @@ def test_trouble_is_found_in_a_truncated_log(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "in").mkdir()
     launch = SchedulerLaunch(tmp_path / "o", tmp_path, tmp_path / "log", tmp_path / "r")
     scheduler = RunScheduler(launch, "127.0.0.1:5050", console=False, publish=lambda _: None)
+    request.addfinalizer(scheduler.stop)
     poll_until(scheduler, lambda: scheduler.last_exit == 2)
     assert scheduler.trouble.endswith("0")
 

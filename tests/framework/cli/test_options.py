@@ -209,10 +209,16 @@ def test_notices_for_clusters_need_an_option(run_options, write, tmp_path: Path)
     assert (0, f"{path} is valid\n", f"for DC/OS also: dcos-tensorflow options validate --dcos {path}\n") == local
     paths = [line.split(": ")[1] for line in for_dcos[2].splitlines()]
     assert [
-        *("service.environment", "service.tf_image", "service.job_url", "service.use_tensorboard"),
+        *(
+            "service.environment",
+            "service.tf_image",
+            "service.job_url",
+            "service.use_tensorboard",
+            "service.keep_files",
+        ),
     ] == paths
     assert [] == json.loads(run_options("validate", "--json", path)[1])["notices"]
-    assert 4 == len(json.loads(run_options("validate", "--json", "--dcos", path)[1])["notices"])
+    assert 5 == len(json.loads(run_options("validate", "--json", "--dcos", path)[1])["notices"])
 
 
 def test_notices_go_to_standard_error(run_options, write) -> None:
@@ -222,7 +228,8 @@ def test_notices_go_to_standard_error(run_options, write) -> None:
 
 
 def test_dash_is_standard_input() -> None:
-    good = CliRunner().invoke(cli, ["options", "show", "-"], input=json.dumps(GOOD))
+    quiet = {**GOOD, "service": {**GOOD["service"], "keep_files": 0}}
+    good = CliRunner().invoke(cli, ["options", "show", "-"], input=json.dumps(quiet))
     bad = CliRunner().invoke(cli, ["options", "validate", "-"], input="{")
 
     assert 1 == json.loads(good.stdout)["worker"]["count"]

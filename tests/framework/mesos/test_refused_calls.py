@@ -132,7 +132,7 @@ def test_refused_calls_are_answered_for(code: int) -> None:
         running.wait(is_failed("Accept"))
         health, reasons = running.health
         assert 317 == health
-        assert reasons[-1].endswith(f"UTC: {code} no\ufffd way")
+        assert reasons[0].endswith(f"UTC: {code} no\ufffd way; running tasks continue")
         launch = running.runner.state.status("worker-0")
         assert launch is not None
         assert TaskState.DROPPED is launch.state
@@ -234,7 +234,7 @@ def test_clock_drift_is_reported_once_and_until_it_ends() -> None:
         peer.push(offers())
         running.wait(lambda event: event == ClockDrifted(0.0))
         assert calls <= len(peer.all("ACCEPT"))
-        assert 1 == len(running.health[1])
+        assert not any("Mesos master" in reason for reason in running.health[1])
         assert 2 == len([event for event in running.events if isinstance(event, ClockDrifted)])
 
 

@@ -66,6 +66,8 @@ def _scheduler(snapshot: Snapshot) -> Iterator[Reason]:
     if snapshot.store_error:
         # Healthy for Marathon, as the others: a restarted scheduler could not store anything either.
         yield Reason("store", f"state store unavailable, scheduling paused: {snapshot.store_error}", 319)
+    if state.process.refused_calls is not None:
+        yield Reason("calls", f"{refusal_message(state)}; running tasks continue", 317)
     why, at = f" ({snapshot.master_error})" if snapshot.master_error else "", state.process.disconnected_at
     since = "" if at is None else f" since {clock_time(at)}"
     if (why or since) and state.stored.framework_id is None:
@@ -73,8 +75,6 @@ def _scheduler(snapshot: Snapshot) -> Iterator[Reason]:
     elif why or since:
         text = f"not connected to a master{since}{why}: programs continue, nothing can be launched or stopped"
         yield Reason("master", f"{text}; tasks are shown as they were last known", 316)
-    if state.process.refused_calls is not None:
-        yield Reason("calls", f"{refusal_message(state)}; running tasks continue", 317)
 
 
 def _tasks(snapshot: Snapshot) -> Iterator[Reason]:

@@ -90,7 +90,9 @@ def validate(file: Path, dcos: bool, run: bool, as_json: bool) -> None:
         *([] if dcos else _unstarted(resolved, may_start)),
     ]
     print_notices(() if as_json else notices)
-    if not (dcos or as_json) and len(of_clusters) > len(of_all):
+    # Most jobs of one machine have no folder for their files: not a reason to mention DC/OS.
+    more = [each for each in of_clusters if each.path != "service.keep_files"]
+    if not (dcos or as_json) and len(more) > len(of_all):
         echo(f"for DC/OS also: dcos-tensorflow options validate --dcos {command_line([file])}", err=True)
     echo_result({"valid": True, "problems": [], "notices": _as_dicts(notices)}, f"{file} is valid", as_json)
 

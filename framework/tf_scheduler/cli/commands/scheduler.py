@@ -15,7 +15,6 @@ from pathlib import Path
 
 import click
 
-from dcos_command.command import echo
 from tf_executor.contract.http import HttpClient, NoReplyError
 from tf_scheduler import __version__
 from tf_scheduler.cli.common.folders import read_bytes
@@ -132,7 +131,7 @@ def health(port: int | None) -> None:
         reply = HttpClient(_HEALTH_TIMEOUT, _HEALTH_TIMEOUT, context).fetch(url)
     except NoReplyError as error:
         raise JobError(f"{url} does not answer: {error}") from error
-    echo(reply.body.decode() or f"HTTP {reply.status}")
+    click.echo(reply.body.decode() or f"HTTP {reply.status}")
     sys.exit(0 if reply.status in _HEALTHY else 1)
 
 
@@ -141,5 +140,5 @@ def main() -> None:
     try:
         scheduler.main(prog_name="tensorflow-scheduler")
     except SchedulerError as error:
-        echo(f"{error}", err=True)
+        click.echo(f"{error}", err=True)
         sys.exit(error.exit_code)
