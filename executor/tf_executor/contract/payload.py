@@ -183,7 +183,7 @@ class Payload:
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         if not cluster:
             return json.dumps(values, default=asdict, sort_keys=True).encode()
-        task = json.dumps(values.pop("tf_config")["task"])
+        task = json.dumps(values.pop("tf_config")["task"], sort_keys=True)
         text = json.dumps(values, default=asdict, sort_keys=True)
         return f'{text[:-1]}, "tf_config": {{"cluster": {cluster}, "task": {task}}}}}'.encode()
 

@@ -234,7 +234,7 @@ def plan_launches(
     )
     current = tuple(cluster_spec.cluster_records(state, records))
     cluster = cluster_spec.cluster_of(current)
-    text = json.dumps(cluster_spec.peers(cluster))
+    text = json.dumps(cluster_spec.peers(cluster), sort_keys=True)
     writer = next((record.id for record in current if record.name == state.spec.leader), "")
     return tuple(
         _launch(state, placement, record, cluster, tokens.get(record.name, ""), writer, text)
