@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
 import stat
@@ -160,6 +161,16 @@ def test_killed_scheduler_keeps_framework_and_tasks(cluster, job) -> None:
     assert (framework, url) == (ask(cluster, "killed", "/v1/state/frameworkId"), service(cluster, "killed").url)
     assert before == tasks(cluster)
     assert ["worker-0", "worker-1"] == sorted(before)
+
+    # As on a full disk, which takes nothing: the supervisor tries again until it does.
+    supervisor, second = service(cluster, "killed").supervisor, scheduler(cluster, "killed")
+    _, hard = resource.prlimit(supervisor.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(supervisor.pid, resource.RLIMIT_FSIZE, (1, hard))
+    second.signal(signal.SIGKILL)
+    wait_until(lambda: (third := scheduler(cluster, "killed")) and third != second)
+    resource.prlimit(supervisor.pid, resource.RLIMIT_FSIZE, (hard, hard))
+    wait_until(lambda: not second.alive() and is_deployed(cluster, "killed"))
+    assert (supervisor, before) == (service(cluster, "killed").supervisor, tasks(cluster))
 
 
 def test_installed_api_requires_the_token_of_the_user(cluster, job, tmp_path: Path) -> None:

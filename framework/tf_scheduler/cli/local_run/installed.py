@@ -128,7 +128,8 @@ class InstalledService:
         try:
             return (self.folder / "failure").read_text()
         except FileNotFoundError:
-            return ""
+            is_full = self.folder.exists() and not shutil.disk_usage(self.folder).free
+            return f"the disk of {self.folder} is full" if is_full else ""
 
     def options(self) -> dict[str, Any]:
         """Return the options of the user; empty if the service does not exist."""
@@ -341,11 +342,12 @@ class _Supervisor:
                         self._reload, self._uninstalling = False, self._service.is_uninstalling
                         (folder / "failure").unlink(missing_ok=True)
                         scheduler.restart(self._launch(), **self._variables())
-                    scheduler.poll()
-                    url = self._url(scheduler)
-                    publish(url)
-                    self._record(url)
-                    self._note_failure(scheduler)
+                    with suppress(OSError):  # the disk is full or read-only: the next round tries again
+                        scheduler.poll()
+                        url = self._url(scheduler)
+                        publish(url)
+                        self._record(url)
+                        self._note_failure(scheduler)
                     confirmations = confirmations + 1 if self._removed(scheduler) else 0
                     self._wake.wait(_INTERVAL)
                     self._wake.clear()
