@@ -102,7 +102,7 @@ class MesosDriver:
     @property
     def problem(self) -> str:
         """Why it is not subscribed, with the master's URL; empty: it is, or unknown."""
-        why = self._driver.last_failure or ""
+        why = (self._driver.last_failure or "").rstrip(": ")
         return f"{sanitize_text(why)} from {self.master}" if why and self.master and self.master not in why else why
 
     @property
