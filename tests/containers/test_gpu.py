@@ -76,7 +76,7 @@ def gpus(real_containers: None, tmp_path_factory: pytest.TempPathFactory) -> Ite
             image = tmp_path_factory.mktemp("image")
             containers.build(PLAIN, bare_python(Path(sys.base_prefix, "bin", "python3"), image))
             yield containers
-    assert before == host_state()
+    assert before == host_state(folder)
     assert [] == list(GROUPS.glob(f"*/{cgroups_root(directory)}"))
 
 
