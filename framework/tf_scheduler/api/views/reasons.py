@@ -44,11 +44,12 @@ class Reason:
 def reasons(snapshot: Snapshot) -> tuple[Reason, ...]:
     """Return all reasons, those that stop the scheduler first."""
     state = snapshot.state
-    if state.process.finished:
-        return (Reason("rival", state.process.refused, 317),) if state.process.has_rival else ()
     found = [*_scheduler(snapshot)]
-    if state.stored.result is None and not snapshot.uninstalling:
+    if state.stored.result is None and not (snapshot.uninstalling or state.process.finished):
         found += _tasks(snapshot)
+    # Also at the end of a job that has succeeded: its last checkpoint is not stored.
+    storage = ((name, state.storage_error(name)) for name in state.process.storage_errors)
+    found += [Reason("storage", f"{name}: {error}") for name, error in islice(storage, MAX_NOTICES) if error]
     if drift := drift_message(state):
         found.append(Reason("clock", drift))
     if abandoned := after_job.abandoned_message(state):
@@ -63,6 +64,8 @@ def texts(snapshot: Snapshot) -> list[str]:
 
 def _scheduler(snapshot: Snapshot) -> Iterator[Reason]:
     state = snapshot.state
+    if state.process.has_rival:
+        yield Reason("rival", state.process.refused, 317)
     if snapshot.store_error:
         # Healthy for Marathon, as the others: a restarted scheduler could not store anything either.
         yield Reason("store", f"state store unavailable, scheduling paused: {snapshot.store_error}", 319)
@@ -70,6 +73,8 @@ def _scheduler(snapshot: Snapshot) -> Iterator[Reason]:
         yield Reason("calls", f"{refusal_message(state)}; running tasks continue", 317)
     why, at = f" ({snapshot.master_error})" if snapshot.master_error else "", state.process.disconnected_at
     since = "" if at is None else f" since {clock_time(at)}"
+    if state.process.finished:
+        return
     if (why or since) and state.stored.framework_id is None:
         yield Reason("master", f"not registered with Mesos yet: no connection{since}{why}", 318)
     elif why or since:
@@ -81,9 +86,6 @@ def _tasks(snapshot: Snapshot) -> Iterator[Reason]:
     state = snapshot.state
     yield from _not_running(state)
     yield from _failing_launches(state)
-    storage = ((name, state.storage_error(name)) for name in state.process.storage_errors)
-    for name, error in islice(((name, error) for name, error in storage if error), MAX_NOTICES):
-        yield Reason("storage", f"{name}: {error}")
     if waits := cluster_size.describe_wait(state):
         yield Reason("size", waits)
     if snapshot.silence and state.process.last_progress is not None:
