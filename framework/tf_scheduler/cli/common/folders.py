@@ -147,8 +147,9 @@ def kept_files(checkpoints: Path) -> dict[str, list[dict[str, Any]]]:
     """Return task, name and bytes of files that were `kept` or `left` (`user.keep`)."""
     found: dict[str, list[dict[str, Any]]] = {"kept": [], "left": []}
     for record in sorted((checkpoints / keep.FOLDER).glob("*.json")):
-        with suppress(OSError, ValueError, KeyError, TypeError):  # written as the user of the task
-            lists = json.loads(record.read_text())
+        # Written as the user of the task.
+        with suppress(OSError, ValueError, KeyError, TypeError), open_regular(record) as file:
+            lists = json.load(file)
             for kind, files in found.items():
                 files += [{"task": record.stem, "name": str(name), "bytes": int(size)} for name, size in lists[kind]]
     return found
