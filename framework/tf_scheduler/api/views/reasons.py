@@ -48,8 +48,8 @@ def reasons(snapshot: Snapshot) -> tuple[Reason, ...]:
     if state.stored.result is None and not (snapshot.uninstalling or state.process.finished):
         found += _tasks(snapshot)
     # Also at the end of a job that has succeeded: its last checkpoint is not stored.
-    storage = ((name, state.storage_error(name)) for name in state.process.storage_errors)
-    found += [Reason("storage", f"{name}: {error}") for name, error in islice(storage, MAX_NOTICES) if error]
+    storage = (f"{name}: {error}" for name in state.process.storage_errors if (error := state.storage_error(name)))
+    found += [Reason("storage", text) for text in islice(storage, MAX_NOTICES)]
     if drift := drift_message(state):
         found.append(Reason("clock", drift))
     if abandoned := after_job.abandoned_message(state):

@@ -18,7 +18,7 @@ from tf_scheduler.model.state import JournalEntry
 from tf_scheduler.model.task import TaskRecord
 
 from .base import ApiAnswer, ApiProblem, Snapshot, View
-from .reasons import reasons, texts
+from .reasons import Reason, reasons
 
 _DEPLOYING: Mapping[Status, tuple[int, str]] = {
     Status.PENDING: (204, "deploying: no task has been launched"),
@@ -41,18 +41,19 @@ def health(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
 
     A service that is being uninstalled is healthy, because Marathon would otherwise wait forever for its deployment.
     """
-    code, reason = _health(snapshot)
+    found = reasons(snapshot)
+    code, reason = _health(snapshot, found)
     body: HealthBody = {"value": code}
     if params.get("verbose"):
-        others = (*snapshot.exposures(), *texts(snapshot), *snapshot.weaknesses)
+        others = (*snapshot.exposures(), *(each.text for each in found), *snapshot.weaknesses)
         body["reasons"] = list(dict.fromkeys((reason, *others)))
         result = snapshot.state.stored.result
         body["verdict"] = result.verdict.value if result else None
     return View(body, code)
 
 
-def _health(snapshot: Snapshot) -> tuple[int, str]:
-    state, found = snapshot.state, reasons(snapshot)
+def _health(snapshot: Snapshot, found: Sequence[Reason]) -> tuple[int, str]:
+    state = snapshot.state
     if found and found[0].kind == "store":
         return found[0].health, found[0].text
     if snapshot.uninstalling:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tf_executor.contract.bodies import (
@@ -147,14 +147,14 @@ def pending_reasons(state: SchedulerState, name: TaskName) -> list[str]:
 
 def pending(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
     """Incomplete steps, with the reasons of the last offer evaluation or of the plan."""
-    state = snapshot.state
+    state, found = snapshot.state, reasons(snapshot)
     last = state.process.evaluations[-1] if state.process.evaluations else None
     body: PendingBody = {
         "evaluated_at": None if last is None else last.at,
         "offers": 0 if last is None else last.offers,
         "agents": 0 if last is None else last.agents,
-        "tasks": list(_pending(snapshot)),
-        "reasons": texts(snapshot),
+        "tasks": list(_pending(snapshot, [each.text for each in found if each.stops_scheduler])),
+        "reasons": [each.text for each in found],
     }
     return View(body)
 
@@ -162,10 +162,12 @@ def pending(snapshot: Snapshot, _params: Mapping[str, Any]) -> ApiAnswer:
 _WAITING = (Status.PENDING, Status.PREPARED, Status.WAITING, Status.DELAYED, Status.ERROR)
 
 
-def _pending(snapshot: Snapshot) -> Iterator[PendingTaskBody]:
-    """Yield each waiting task once, with the first started plan that has its step."""
+def _pending(snapshot: Snapshot, stops: Sequence[str]) -> Iterator[PendingTaskBody]:
+    """Yield each waiting task once, with the first started plan that has its step.
+
+    `stops`: why the scheduler can launch none of them.
+    """
     listed: set[str] = set()
-    stops = [each.text for each in reasons(snapshot) if each.stops_scheduler]
     asleep = scheduling.view_of(snapshot.state, snapshot.view).unstarted_plans()
     for plan in (plan for plan in snapshot.plans().values() if plan.name not in asleep):
         for phase, step in ((part, step) for part in plan.phases for step in part.steps):
