@@ -227,7 +227,9 @@ class TaskProcess:
         if event.ending.exit_code == 0:
             is_alone = self._checks.is_alone and self._progress is not None and self._progress.has_reports
             return replace(event, ending=replace(event.ending, alone=is_alone))
-        oom, message = memory.read_oom_kills().since(self._memory_before)
+        oom, message = memory.read_oom_kills().since(
+            self._memory_before, killed="(SIGKILL)" in describe_end(event.ending)
+        )
         messages = [message] if message else []
         stopped = [item.pid for item in sample_processes(os.getpid()) if item.is_stopped]
         messages += [f"process {pid} is stopped by a signal (SIGSTOP)" for pid in stopped[:1]]

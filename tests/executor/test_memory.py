@@ -75,7 +75,7 @@ def test_root_group_is_not_a_container(tmp_path: Path) -> None:
 def test_system_without_counters_returns_none(tmp_path: Path) -> None:
     """Old kernels and other mounts."""
     assert OomKills() == read_oom_kills(tmp_path)
-    assert (False, "") == OomKills().since(OomKills())
+    assert (False, "") == OomKills().since(OomKills(), killed=True)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,13 @@ def test_system_without_counters_returns_none(tmp_path: Path) -> None:
 )
 def test_oom_kills_since_launch_are_described(before: OomKills, after: OomKills, expected: tuple[bool, str]) -> None:
     """The counters never decrease."""
-    assert expected == after.since(before)
+    assert expected == after.since(before, killed=True)
+
+
+def test_kill_on_the_host_explains_no_other_end() -> None:
+    """A program may fail while another container is out of memory."""
+    assert (False, "") == OomKills(1, 2).since(OomKills(1, 1), killed=False)
+    assert OomKills(2, 2).since(OomKills(1, 1), killed=False)[0]
 
 
 @pytest.fixture

@@ -29,16 +29,19 @@ class OomKills:
     #: Memory limit of the container in bytes; None: none or unknown.
     limit: int | None = None
 
-    def since(self, before: OomKills) -> tuple[bool, str]:
-        """Return whether the kernel killed a task process since `before`, and a message."""
+    def since(self, before: OomKills, *, killed: bool) -> tuple[bool, str]:
+        """Return whether the kernel killed a task process since `before`, and a message.
+
+        `killed`: whether SIGKILL ended the program; kills elsewhere on the host do not explain another end.
+        """
         container, host = _grown(before.container, self.container), _grown(before.host, self.host)
         if container:
             limit = f", whose limit is {self.limit >> 20} MB" if self.limit else ""
             return True, f"out of memory: the kernel killed {_processes(container)} of the task's container{limit}"
-        if host:
+        if host and killed:
             # /proc/vmstat also counts processes that exceeded the limit of their container (Linux: mm/oom_kill.c).
-            killed = f"the kernel killed {_processes(host)} on this host"
-            return False, f"{killed}: it or another container was out of memory"
+            count = f"the kernel killed {_processes(host)} on this host"
+            return False, f"{count}: it or another container was out of memory"
         return False, ""
 
 
