@@ -42,16 +42,26 @@ def checkpoints(tmp_path: Path) -> Path:
 
 def test_only_own_new_files_are_kept(sandbox: Path, checkpoints: Path) -> None:
     """No older, hidden or linked file, and none of the executor or Python."""
-    write(sandbox / "out" / "model.keras", 10, 150.0)
+    names = ["checkpoints/d", "checkpoints_best/c", "out/model.keras", "out/stdout", "stdout_samples.csv"]
+    for name in names:
+        write(sandbox / name, 10, 150.0)
     write(sandbox / "train.py", 10, 50.0)
-    for name in ("stdout", "executor.log.1", ".netrc", "__pycache__/a.pyc", ".tf_executor/b", "checkpoints/c"):
+    for name in ("stdout", "executor.log.1", ".netrc", "out/__pycache__/a.pyc", ".tf_executor/b"):
         write(sandbox / name, 10, 150.0)
     (sandbox / "link").symlink_to("/etc/passwd")
     (sandbox / "folder").symlink_to("/etc")
 
-    assert {"kept": [["out/model.keras", 10]], "left": []} == run(checkpoints)
-    files = [path for path in (checkpoints / "files").rglob("*") if path.is_file()]
-    assert ["model.keras", "worker-0.json"] == sorted(path.name for path in files)
+    record = run(checkpoints)
+    assert (names, []) == (sorted(str(name) for name, _ in record["kept"]), record["left"])
+    kept = checkpoints / "files" / "worker-0"
+    assert names == sorted(str(path.relative_to(kept)) for path in kept.rglob("*") if path.is_file())
+
+
+def test_checkpoints_of_the_sandbox_are_left_out(sandbox: Path) -> None:
+    """CHECKPOINT_DIR is a folder of the sandbox if a storage carries it, for example."""
+    for name in ("checkpoints/ckpt-1", "runs/checkpoints/model"):
+        write(sandbox / name, 10, 150.0)
+    assert {"kept": [["runs/checkpoints/model", 10]], "left": []} == run("checkpoints")
 
 
 def test_newest_files_fit_first(sandbox: Path, checkpoints: Path, capsys: pytest.CaptureFixture[str]) -> None:

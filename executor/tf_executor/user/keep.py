@@ -6,6 +6,7 @@ files/worker-0.json          {"kept": [[name, bytes], ...], "left": [...]}; the 
 
 import json
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -13,26 +14,31 @@ from typing import Dict, Iterator, List, Tuple
 
 #: Below CHECKPOINT_DIR.
 FOLDER = "files"
-#: Files of the executor and of Python; names that begin with a dot are left out, too.
-_OWN = ("stdout", "stderr", "executor.log", "__pycache__", "checkpoints")
+#: Logs of a task, with those that were rotated.
+_LOGS = re.compile(r"(stdout|stderr|executor\.log)(\..*)?")
 #: Maximum number of files that are kept, and that are named otherwise.
 _MAX_FILES, _MAX_NAMED = 10000, 20
 
 _Files = List[Tuple[str, int]]
 
 
-def new_files(folder: str, since: float) -> _Files:
-    """Return names and sizes of regular files written since then, the newest first."""
-    found = sorted(_walk(folder, since), reverse=True)
-    return [(os.path.relpath(path, folder), size) for _, path, size in found]
+def new_files(sandbox: str, checkpoints: str, since: float) -> _Files:
+    """Return names and sizes of regular files written since then, the newest first.
+
+    Checkpoints, the task's logs, caches of Python and hidden files are left out.
+    """
+    found = sorted(_walk(sandbox, os.path.realpath(checkpoints), since), reverse=True)
+    names = ((os.path.relpath(path, sandbox), size) for _, path, size in found)
+    return [(name, size) for name, size in names if not _LOGS.fullmatch(name)]
 
 
-def _walk(folder: str, since: float) -> Iterator[Tuple[float, str, int]]:
+def _walk(folder: str, checkpoints: str, since: float) -> Iterator[Tuple[float, str, int]]:
     for entry in os.scandir(folder):
-        if entry.name.startswith((".", *_OWN)) or entry.is_symlink():
+        if entry.name.startswith(".") or entry.name == "__pycache__" or entry.is_symlink():
             continue
         if entry.is_dir(follow_symlinks=False):
-            yield from _walk(entry.path, since)
+            if os.path.realpath(entry.path) != checkpoints:
+                yield from _walk(entry.path, checkpoints, since)
         elif entry.is_file(follow_symlinks=False):
             stat = entry.stat(follow_symlinks=False)
             if stat.st_mtime >= since:
@@ -48,7 +54,7 @@ def keep(settings: Dict[str, object], sandbox: str) -> Dict[str, _Files]:
     task, root, limit = str(settings["task"]), Path(str(settings["folder"]), FOLDER), int(str(settings["limit"]))
     own = root / task
     shutil.rmtree(str(own), ignore_errors=True)
-    files = new_files(sandbox, float(str(settings["since"])))
+    files = new_files(sandbox, str(settings["folder"]), float(str(settings["since"])))
     if settings["is_leader"] and sum(size for _, size in files) + _size(root) > limit:
         for other in root.glob("*/"):
             shutil.rmtree(str(other), ignore_errors=True)
