@@ -176,6 +176,18 @@ def test_restart_delay_doubles_up_to_its_maximum(supervise, tmp_path: Path) -> N
     assert 0 == supervised.last_exit
 
 
+def test_large_log_begins_again(supervise, tmp_path: Path) -> None:
+    """The process goes on to write to the same file."""
+    supervised = supervise("echo first; while :; do echo $$; sleep 0.01; done", LARGEST_LOG=100)
+    log, old = tmp_path / "log", tmp_path / "log.1"
+
+    poll_until(supervised, old.exists)
+    poll_until(supervised, lambda: log.read_text().startswith(f"{supervised.process.pid}\n"))
+
+    assert "first" not in log.read_text()
+    assert not log.read_bytes().startswith(b"\0")
+
+
 def test_stubborn_process_is_killed_after_its_grace(supervise) -> None:
     """`stop` returns when the process has exited."""
     supervised = supervise("trap '' TERM; echo ready; while :; do sleep 0.1; done", GRACE=0.2)

@@ -6,12 +6,13 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +40,7 @@ API_TOKEN = "RUN_API_TOKEN"  # noqa: S105 - a name
 FIRST_DELAY, LONGEST_DELAY = 1.0, 60.0  # seconds before a restart; doubled with each exit
 STABLE = 10.0  # seconds; a process that ran longer resets the back-off
 GRACE = 3.0  # seconds between SIGTERM and SIGKILL
+LARGEST_LOG = 50 << 20  # bytes after which the log of a scheduler begins again
 _TIMEOUT = 5.0  # seconds for one answer of the API
 
 Document = Mapping[str, Any]
@@ -99,6 +101,14 @@ class SchedulerLaunch:
         return {**passed, **self.secrets, **own, **variables}
 
 
+def limit_log(log: Path) -> None:
+    """Begin a log again if it is large; keep the one before it as LOG.1."""
+    with suppress(OSError):  # removed, or the disk is full
+        if log.stat().st_size > LARGEST_LOG:
+            shutil.copy(log, f"{log}.1")
+            os.truncate(log, 0)  # its writers append
+
+
 class SupervisedScheduler:
     """A scheduler that is restarted after each exit until `stop`.
 
@@ -133,6 +143,7 @@ class SupervisedScheduler:
 
     def poll(self) -> None:
         """Restart the scheduler if it has exited and its back-off has passed."""
+        limit_log(self._launch.log)
         now = time.monotonic()
         if self._child is None:
             if now >= self._due:
