@@ -13,10 +13,11 @@ from simulation import expect, send
 from simulation.mesos import an_agent
 from simulation.world import Step, World, play
 from tf_executor.contract.reports import Progress
-from tf_executor.contract.states import TaskState, Verdict
+from tf_executor.contract.states import Status, TaskState, Verdict
 from tf_executor.contract.strategies import Strategy
 from tf_executor.lifecycle.steps import FENCED
 from tf_scheduler.model.events import ProgressReported
+from tf_scheduler.model.plan import Reply, Verb
 from tf_scheduler.model.resources import VirtualNetwork
 from tf_scheduler.model.spec import JobKind, RecoveryPolicy, RestartPolicy, RestartWhen, ServiceSpec
 from tf_scheduler.model.task import PodVerb
@@ -60,6 +61,29 @@ def test_lost_worker_restarts_alone_at_its_old_address() -> None:
 
     assert before == address(world, "worker-1")
     assert {1} == {generation(world, name) for name in ALL}
+
+
+def test_relaunched_task_stays_in_the_plan_until_it_runs() -> None:
+    """A restore of checkpoints may take long, and its storage may not answer."""
+    world = deployed()
+    play(
+        world,
+        send.status("worker-1", FAILED, **KILLED_HARD),
+        send.offers(),
+        expect.launched("worker-1"),
+        expect.plan("recovery", Status.STARTING),
+        expect.steps("recovery", worker_1=Status.STARTING),
+        send.status("worker-1", TaskState.STARTING, message="the restore of checkpoints runs"),
+        expect.plan("deploy", Status.COMPLETE),
+        expect.plan("recovery", Status.STARTING),
+        expect.says("recovery", "worker-1", "the restore of checkpoints runs"),
+        send.command(Verb.INTERRUPT, "recovery", "worker-1"),
+        expect.answered(Reply.OK),
+        send.command(Verb.CONTINUE, "recovery", "worker-1"),
+        send.running(),
+        expect.steps("recovery"),
+        expect.plan("recovery", Status.COMPLETE),
+    )
 
 
 def test_worker_at_new_address_restarts_chief() -> None:

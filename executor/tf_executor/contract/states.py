@@ -111,6 +111,11 @@ class TaskState(_State):
         return self in SILENT_STATES
 
     @property
+    def has_program(self) -> bool:
+        """Whether the program was started, as far as known."""
+        return self not in (TaskState.STAGING, TaskState.STARTING)
+
+    @property
     def word(self) -> str:
         """Name without its prefix, such as `FAILED` for TASK_FAILED."""
         return self._value_[len("TASK_") :]

@@ -302,6 +302,11 @@ class SchedulerState:
         status = self.stored.statuses.get(record.id)
         return status is None or not status.state.has_ended
 
+    def has_run(self, record: TaskRecord) -> bool:
+        """Return whether the launch has begun its program, or ended."""
+        status = self.stored.statuses.get(record.id)
+        return status is not None and status.state.has_program
+
     def is_silent(self, record: TaskRecord) -> bool:
         """Return whether Mesos cannot reach the launch, which may still be running."""
         status = self.stored.statuses.get(record.id)
@@ -397,6 +402,10 @@ class SchedulerState:
         """Return the number of launches that have not started, in constant time."""
         staging = self.derived.state_counts.get(TaskState.STAGING, 0)
         return len(self.stored.tasks) - len(self.stored.statuses) + staging
+
+    def is_any_starting(self) -> bool:
+        """Return whether a launch has not begun its program, in constant time."""
+        return bool(self.unstarted_count() or self.derived.state_counts.get(TaskState.STARTING))
 
     def live_count(self) -> int:
         """Return the number of launches that may still be running, in constant time."""

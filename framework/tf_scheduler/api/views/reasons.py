@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from tf_executor.contract.states import TaskState
 from tf_executor.contract.text import format_duration, list_names
 from tf_scheduler.core.connection_problems import clock_time, drift_message, refusal_message
 from tf_scheduler.core.elastic import cluster_size
@@ -95,13 +94,14 @@ def _tasks(snapshot: Snapshot) -> Iterator[Reason]:
 
 def _not_running(state: SchedulerState) -> Iterator[Reason]:
     """Yield launched tasks whose programs do not run, or do not answer."""
-    if state.unplaced() or not (state.unstarted_count() or state.derived.unhealthy_count or _may_wait(state)):
+    is_waiting = state.is_any_starting() or state.has_silent_tasks() or state.derived.unhealthy_count
+    if not is_waiting or state.unplaced():
         return
     starting: dict[str, list[TaskRecord]] = {}
     stopped = []
     for record in state.stored.tasks.values():
         status = state.status(record.name)
-        if status is None or status.state in (TaskState.STAGING, TaskState.STARTING):
+        if status is None or not state.has_run(record):
             what = (status and status.message) or "their files are fetched"
             starting.setdefault(what, []).append(record)
         elif status.is_frozen or status.state.is_silent:
@@ -114,11 +114,6 @@ def _not_running(state: SchedulerState) -> Iterator[Reason]:
     yield from stopped[:MAX_NOTICES]
 
 
-def _may_wait(state: SchedulerState) -> bool:
-    """Return whether any launch is silent or starts, in constant time."""
-    return state.has_silent_tasks() or bool(state.derived.state_counts.get(TaskState.STARTING))
-
-
 def _failing_launches(state: SchedulerState) -> Iterator[Reason]:
     """Yield why tasks do not start, if several of their launches did not start."""
     items = [
@@ -127,14 +122,9 @@ def _failing_launches(state: SchedulerState) -> Iterator[Reason]:
         if item.consecutive_failures >= _UNSTARTED_LAUNCHES
         and (item.must_move or item.cause is Cause.NOT_STARTED)
         and (record := state.stored.tasks.get(item.task)) is not None
-        and (record.id == item.launch or not state.is_live(record) or not _has_run(state, record))
+        and (record.id == item.launch or not state.is_live(record) or not state.has_run(record))
     ]
     for item in items[:MAX_NOTICES]:
         yield Reason("launches", f"{item.consecutive_failures} launches of {item.task} did not start: {item.why}")
     if len(items) > MAX_NOTICES:
         yield Reason("launches", f"{len(items) - MAX_NOTICES} other tasks do not start either")
-
-
-def _has_run(state: SchedulerState, record: TaskRecord) -> bool:
-    status = state.stored.statuses.get(record.id)
-    return status is not None and status.state not in (TaskState.STAGING, TaskState.STARTING)

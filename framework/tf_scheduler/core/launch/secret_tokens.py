@@ -87,8 +87,6 @@ def _ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 #: Path in the scheduler's API.
 PATH = "/v1/secrets"
-#: States before the executor has fetched the secrets.
-_STARTING = (TaskState.STAGING, TaskState.STARTING)
 _FROM_AGENT_ONLY = "(option secret_delivery.from_agent_only)"
 
 
@@ -107,7 +105,7 @@ def protected_sections(spec: ServiceSpec) -> frozenset[str]:
 def secrets_due(state: SchedulerState, record: TaskRecord) -> tuple[SecretSpec, ...]:
     """Return the secrets for a launch: all while it starts, later the reloadable ones."""
     secrets = scheduler_secrets(state.spec, record.group)
-    return secrets if _is_starting(state, record) else tuple(item for item in secrets if item.reloads)
+    return tuple(item for item in secrets if item.reloads) if state.has_run(record) else secrets
 
 
 def can_reload(state: SchedulerState, record: TaskRecord) -> bool:
@@ -169,14 +167,14 @@ def redeem(state: SchedulerState, event: SecretsRequested, now: float) -> Decisi
         outcome = Outcome("SecretsRefused", message, record.name, warning=True)
         # Retried requests are frequent: not reported.
         refused = Decision(state, outcomes=() if wrong.reply is Reply.RETRY else (outcome,), answer=wrong)
-        is_shared = _is_starting(state, record) and state.stored.redeemed_tokens.get(record.id, nonce) != nonce
+        is_shared = not state.has_run(record) and state.stored.redeemed_tokens.get(record.id, nonce) != nonce
         why = "has a token that two clients used before its start"
         return refused.then(lambda after: _exposed(after, record, why, now)) if is_shared else refused
     message = f"{event.address} requested the secrets of {record.name}, and receives them"
     outcome = Outcome("SecretsDelivered", message, record.name)
     changes = () if state.stored.redeemed_tokens.get(record.id) == nonce else (SecretTokenRedeemed(record.id, nonce),)
     # Regular polls for new values are not reported.
-    decision = decide(state, *changes, outcomes=(outcome,) if _is_starting(state, record) else ())
+    decision = decide(state, *changes, outcomes=() if state.has_run(record) else (outcome,))
     return Decision(decision.state, decision.changes, (), decision.outcomes, Answer(Reply.OK, ""))
 
 
@@ -192,7 +190,7 @@ def token_matches(state: SchedulerState, event: SecretsRequested) -> bool:
 def _refusal(state: SchedulerState, record: TaskRecord, nonce: str, now: float) -> Answer | None:
     """Return why the request is refused; `None` if only its origin must be checked."""
     delivery, user = state.spec.secret_delivery, state.stored.redeemed_tokens.get(record.id)
-    starts = _is_starting(state, record)
+    starts = not state.has_run(record)
     if not starts and not (user == nonce and _is_running(state, record) and secrets_due(state, record)):
         return _forbidden(f"the task is not starting: its state is {state.stored.statuses[record.id].state.label}")
     if user not in (None, nonce):
@@ -215,11 +213,6 @@ def _wrong_origin(state: SchedulerState, record: TaskRecord, address: str) -> An
 
 def _forbidden(why: str) -> Answer:
     return Answer(Reply.FORBIDDEN, why)
-
-
-def _is_starting(state: SchedulerState, record: TaskRecord) -> bool:
-    status = state.stored.statuses.get(record.id)
-    return status is None or status.state in _STARTING
 
 
 def _is_running(state: SchedulerState, record: TaskRecord) -> bool:

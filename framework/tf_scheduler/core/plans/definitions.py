@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
@@ -179,8 +179,12 @@ class RecoveryView:
     @cached_property
     def plan(self) -> PlanDef:
         """The recovery plan, for lost tasks, and for paused tasks until they are resumed."""
+        return self.plan_with(())
+
+    def plan_with(self, starting: Iterable[TaskName]) -> PlanDef:
+        """Return the recovery plan with tasks that were launched again, but do not run."""
         idle = self.tasks if self.paused and self.result is None else {}
-        again = self.lost.union(name for name, record in idle.items() if record.is_placeholder)
+        again = self.lost.union(starting, (name for name, record in idle.items() if record.is_placeholder))
         order = index_of(self.spec).positions
         return recovery_plan(tuple(sorted(again & order.keys(), key=order.__getitem__)))
 

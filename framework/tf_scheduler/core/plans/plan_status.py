@@ -21,15 +21,20 @@ _NOTHING: frozenset[str] = frozenset()
 
 def plan_definitions(state: SchedulerState, view: scheduling.PlanView) -> tuple[PlanDef, ...]:
     """Return every current plan; after the end of the job, uninstall comes first."""
-    if state.stored.result is None:
-        return view.definitions
-    return (uninstall_plan(state.stored.tasks), *view.definitions)
+    plans = view.definitions
+    if state.stored.result is not None:
+        return (uninstall_plan(state.stored.tasks), *plans)
+    if state.is_any_starting() and view.records.control_of(view.records.rollout).completed:
+        starting = (name for name, record in state.stored.tasks.items() if not state.has_run(record))
+        shown = view.recovery.plan_with(starting)
+        return tuple(shown if plan.kind is PlanKind.RECOVERY else plan for plan in plans)
+    return plans
 
 
 def progress_in(state: SchedulerState, plan: PlanDef, view: scheduling.PlanView) -> PlanProgress:
-    """Return the progress of a plan, which may be the uninstall plan."""
-    is_uninstall = plan.kind is PlanKind.UNINSTALL
-    return plan_progress(view, plan, state) if is_uninstall else view.progress[plan.name]
+    """Return the progress of a plan of `plan_definitions`."""
+    is_own = plan.kind in (PlanKind.UNINSTALL, PlanKind.RECOVERY)
+    return plan_progress(view, plan, state) if is_own else view.progress[plan.name]
 
 
 def uninstall_progress(state: SchedulerState) -> PlanProgress:

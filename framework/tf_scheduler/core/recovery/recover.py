@@ -90,7 +90,6 @@ _SILENCE = {
 }
 #: Last states of launches that their agent could not start.
 _REFUSED = (TaskState.FAILED, TaskState.LOST, TaskState.DROPPED)
-_BEFORE_THE_PROGRAM = frozenset({TaskState.STAGING, TaskState.STARTING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +106,12 @@ class StatusChange:
     @property
     def has_run(self) -> bool:
         """Whether the program had started before this status."""
-        return self.before is not None and self.before.state not in _BEFORE_THE_PROGRAM
+        return self.before is not None and self.before.state.has_program
 
     @property
     def seconds_run(self) -> float:
         """Seconds from the program's start to its end, or from the launch to its silence."""
-        if self.before is None or self.before.state in _BEFORE_THE_PROGRAM:
+        if self.before is None or not self.has_run:
             return 0.0
         if self.before.state.is_silent:
             return self.before.timestamp - self.record.launched_at
@@ -324,7 +323,7 @@ def _is_coming_up(state: SchedulerState, record: TaskRecord, now: float) -> bool
     status, limit = state.stored.statuses.get(record.id), state.spec.recovery.start_timeout or STEADY_SECONDS
     if record.is_placeholder or record.id in state.process.progress:
         return False
-    if status is None or status.state in _BEFORE_THE_PROGRAM or status.state.is_silent or state.is_replaced(record):
+    if status is None or not status.state.has_program or status.state.is_silent or state.is_replaced(record):
         return True
     return status.state is TaskState.RUNNING and status.healthy is None and now - status.timestamp < limit
 
