@@ -36,7 +36,7 @@ BASES: Mapping[str, int] = {
 #: Capability -> what it adds to the limit of each measure, such as {"many jobs in one service": {LINES: 2_000}}.
 RAISES: Mapping[str, Mapping[str, int]] = {
     # Grown from 500 and 1,000: the plan had no lines for kept files, ports of a machine, and the fetcher's words.
-    "what people see is true, and nobody gets in": {LINES: 950, MODULES: 4, TEST_LINES: 1_300},
+    "what people see is true, and nobody gets in": {LINES: 965, MODULES: 4, TEST_LINES: 1_300},
 }
 
 

@@ -43,6 +43,7 @@ while not os.path.exists(sys.argv[1]) or int(step) < started + 3:
     manager.save(checkpoint_number=int(step))
     time.sleep(0.1)
 tf.saved_model.save(tf.Module(), os.path.join(folder, "model"))
+open("notes.txt", "w").write("done")
 print("finished at", int(step), flush=True)
 """
 
@@ -160,7 +161,8 @@ def test_training_resumes_from_bucket_on_another_agent(
     last = next(text for text in reversed(outputs(cluster).values()) if "finished at" in text)
     assert f"finished at {stored_step(s3)}\n" in last, "the last checkpoint arrives before the task finishes"
     assert 2 == len(manifests(s3))
-    assert "run/model/saved_model.pb" in s3.names()
+    assert {"run/model/saved_model.pb", "run/files/worker-0/notes.txt"} <= {*s3.names()}
+    assert "  files     notes.txt (4 bytes) in CHECKPOINT_DIR/files/worker-0" in out + err
     assert [] == holders_of(s3.secret, tmp_path), "only the training process may have the key"
 
 

@@ -9,6 +9,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ from dcos_command.command import IntRange, echo, examples
 from dcos_command.output import Table
 from tf_executor.contract.text import UNKNOWN, format_duration, format_loss, format_number, format_size, pluralize
 from tf_scheduler.cli.common.folders import (
+    RESULT,
     UserPath,
     folder_size,
     force_option,
@@ -334,11 +336,18 @@ def _changed_environment(run: Run) -> list[ValueDifference]:
         raise JobError(f"the options of {run.id} are no longer valid:\n{error}") from error
 
 
+def _kept(folder: Path) -> list[dict[str, Any]]:
+    """Return kept files as the run reported them; of a killed run, those in its folder."""
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        return list(json.loads((folder / RESULT).read_text())["files"]["kept"])
+    return kept_files(folder / "checkpoints")["kept"]
+
+
 def _run_lines(run: Run) -> Iterator[str]:
     yield f"{run.id}: {run.service} {run.state}: {run.reason}"
     if run.note:
         yield f"note: {run.note}"
-    files = kept_files(Path(run.folder, "checkpoints"))["kept"] if run.folder else []
+    files = _kept(Path(run.folder)) if run.folder else []
     kept = [name for name in ("logs", "checkpoints") if run.folder and any(Path(run.folder, name).glob("*"))]
     place = f"; {' and '.join(kept)}: {run.folder}" if kept else ""
     yield f"submitted {format_time(run.submitted)}{place}"

@@ -143,10 +143,10 @@ class RunFolder:
             path.unlink()
 
 
-def kept_files(checkpoints: Path) -> dict[str, list[dict[str, Any]]]:
+def kept_files(*checkpoints: Path) -> dict[str, list[dict[str, Any]]]:
     """Return task, name and bytes of files that were `kept` or `left` (`user.keep`)."""
     found: dict[str, list[dict[str, Any]]] = {"kept": [], "left": []}
-    for record in sorted((checkpoints / keep.FOLDER).glob("*.json")):
+    for record in sorted(path for folder in checkpoints for path in (folder / keep.FOLDER).glob("*.json")):
         # Written as the user of the task.
         with suppress(OSError, ValueError, KeyError, TypeError), open_regular(record) as file:
             lists = json.load(file)

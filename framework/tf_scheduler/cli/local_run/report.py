@@ -21,7 +21,7 @@ from mesos_local.libmesos.native import VERSION as MESOS
 from tf_executor.contract.reports import Progress, describe_progress
 from tf_executor.contract.states import TaskState, Tone, Verdict
 from tf_executor.contract.text import format_duration, format_memory_use, format_number, format_rate, format_size
-from tf_executor.user import keep
+from tf_executor.user import keep, storage
 from tf_scheduler import __version__
 from tf_scheduler.api.views.overview import Overview, TaskRow
 from tf_scheduler.cli.common.folders import (
@@ -226,6 +226,8 @@ def build_report(
     """Return the report of a run, and keep the logs of its tasks in its folder."""
     overview, outcome, recorded = result.overview, _outcome(result), read_recording(folder.recording)
     written_to = overview.checkpoint_dir if overview else str(folder.checkpoints)
+    # A task has a folder of its own whose files the executor stores in a URL.
+    boxes = [sandbox_of(cluster, overview, task) for task in overview.tasks] if overview and "://" in written_to else []
     written = _written(written_to)
     return {
         "service": spec.name,
@@ -241,7 +243,7 @@ def build_report(
         "leader": overview.leader if overview is not None else None,
         "total": overview.trainer.total if overview is not None and overview.trainer is not None else None,
         "written": written,
-        "files": kept_files(Path(written_to)),
+        "files": kept_files(Path(written_to), *(box / storage.LOCAL for box in boxes if box)),
         "memory_enforced": spec.executor.enforces_memory or cluster.has_containers,
         "notices": list(overview.notices) if overview else [],
         "untrained": not written and _seems_untrained(overview, cluster, recorded, folder.recording),
