@@ -37,6 +37,7 @@ BASES: Mapping[str, int] = {
 RAISES: Mapping[str, Mapping[str, int]] = {
     # Grown from 500 and 1,000: the plan had no lines for kept files, ports of a machine, and the fetcher's words.
     "what people see is true, and nobody gets in": {LINES: 965, MODULES: 4, TEST_LINES: 1_300},
+    "the first hour, and a page that stays": {LINES: 900, MODULES: 5, TEST_LINES: 1_200, WORDS: 1_500},
 }
 
 
