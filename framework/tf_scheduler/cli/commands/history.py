@@ -337,7 +337,7 @@ def _changed_environment(run: Run) -> list[ValueDifference]:
 
 
 def _kept(folder: Path) -> list[dict[str, Any]]:
-    """Return kept files as the run reported them; of a killed run, those in its folder."""
+    """Return kept files as the run reported them; of a killed run, from its folder."""
     with suppress(OSError, ValueError, LookupError, TypeError):
         return list(json.loads((folder / RESULT).read_text())["files"]["kept"])
     return kept_files(folder / "checkpoints")["kept"]
