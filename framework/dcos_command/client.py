@@ -6,13 +6,13 @@ import json
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping, Optional, Protocol
+from typing import Any, Callable, Iterator, Mapping, Optional, Protocol, Sequence
 from urllib.parse import quote, urlencode, urlsplit
 
 from . import transport
 from .answers import MismatchBody, RejectionBody, check_answer, has_type, parse_answer, parse_json
 from .errors import CommandError, RefusedError, UnreachableError, UsageError
-from .transport import ClusterConnection, tls_verification
+from .transport import ClusterConnection, attached_cluster, tls_verification
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,8 @@ def _problems(data: Any) -> Iterator[str]:
 
 
 PACKAGE = "tensorflow"
+#: Default name of a service.
+DEFAULT_SERVICE = "tensorflow"
 _NOT_FOUND = 404
 
 
@@ -364,3 +366,24 @@ def with_token(service: ServiceClient, option: str, environment: Mapping[str, st
     """Set the token: from --token, the client, the variable, or `dcos config`."""
     default = environment.get(TOKEN_VARIABLE) or service.cluster.api_token
     return replace(service, token=option or service.token or default)
+
+
+def find_service(options: ServiceOptions, environment: Mapping[str, str]) -> ServiceClient:
+    """Find the service at --url or in the attached cluster. Raise CommandError."""
+    if options.run:
+        raise UsageError("--run: only dcos-tensorflow has local runs")
+    url = options.url or environment.get(URL_VARIABLE)
+    if url:
+        service = client_at(url, options.name.strip("/"), environment, ServiceClient.program)
+    else:
+        attached = attached_cluster(environment)
+        service = ServiceClient(attached, options.name or attached.service or DEFAULT_SERVICE)
+    return with_token(service, options.token, environment)
+
+
+def find_services(options: ServiceOptions, environment: Mapping[str, str]) -> Sequence[ServiceClient]:
+    """Find the service at --url or all in the attached cluster. Raise CommandError."""
+    service = find_service(options, environment)
+    if options.url or environment.get(URL_VARIABLE):
+        return [service]
+    return [replace(service, name=name) for name in installed_names(service) if options.name.strip("/") in ("", name)]

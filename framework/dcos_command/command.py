@@ -16,15 +16,17 @@ from copy import copy
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from keyword import iskeyword
-from typing import Any, Callable, Collection, Iterable, Mapping, Sequence, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Collection, Iterable, Mapping, Sequence, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from . import JSON_VARIABLE
-from .client import ServiceClient, ServiceOptions
 from .errors import CommandError, RefusedError, UnreachableError, report_as_json, wants_json
 from .output import Renderable, Screen, confirm, remove_controls
+
+if TYPE_CHECKING:
+    from .client import ServiceClient, ServiceOptions
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 INTERRUPTED = 130
@@ -162,23 +164,32 @@ class Group(_WithExamples, click.Group):
             each.short_help = each.get_short_help_str(_SHORT_HELP)
         super().add_command(cmd, name)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands of the top level in sections."""
-        if ctx.parent is not None:
-            return super().format_commands(ctx, formatter)
-        for title, names in HELP_SECTIONS.items():
-            commands = ((name, self.get_command(ctx, name)) for name in names)
-            rows = [(name, command.get_short_help_str(_SHORT_HELP)) for name, command in commands if command]
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows)
-        return None
+
+@dataclass(frozen=True)
+class Listed:
+    """A command that is imported when it is called.
+
+    `summary`: its first sentence; empty for a hidden spelling. `modules`: those that declare it, or its commands.
+    `same_as`: the group of which this is a spelling.
+    """
+
+    summary: str
+    modules: Sequence[str]
+    same_as: str = ""
+
+
+def declared_in(module: str, **summaries: str) -> Mapping[str, Listed]:
+    """Return commands that one module declares, by name."""
+    return {name: Listed(summary, (module,)) for name, summary in summaries.items()}
 
 
 class LazyGroup(Group):
-    """Group that imports commands on demand; `later`: name -> module of the command."""
+    """A group that imports a command when it is called; `later`: name -> command.
 
-    def __init__(self, *arguments: Any, later: Mapping[str, str], **settings: Any) -> None:
+    Most commands need much of the program, which help, completion and the others need not load.
+    """
+
+    def __init__(self, *arguments: Any, later: Mapping[str, Listed], **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self.later = later
 
@@ -187,9 +198,42 @@ class LazyGroup(Group):
 
     def get_command(self, _context: click.Context | None, name: str) -> click.Command | None:
         if name not in self.commands and name in self.later:
-            module = importlib.import_module(self.later[name])
-            self.add_command(getattr(module, f"{name}_" if iskeyword(name) else name))
+            listed = self.later[name]
+            *_, module = map(importlib.import_module, listed.modules)
+            if module.__name__.startswith("dcos_command."):
+                made = copy(COMMANDS.commands[listed.same_as or name])
+                made.hidden = not listed.summary
+            else:
+                made = getattr(module, f"{name}_" if iskeyword(name) else name)
+            self.add_command(made, name)
         return self.commands.get(name)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        items = [CompletionItem(*row) for row in self._rows(self.list_commands(ctx)) if row[0].startswith(incomplete)]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands, those of the top level in sections."""
+        sections = {"Commands": self.list_commands(ctx)} if ctx.parent else HELP_SECTIONS
+        for title, names in sections.items():
+            if rows := self._rows(names):
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+    def _rows(self, names: Iterable[str]) -> list[tuple[str, str]]:
+        """Return names and summaries of commands that are not hidden."""
+        own = {name: each.short_help or "" for name, each in self.commands.items() if not each.hidden}
+        known = {**own, **{name: each.summary for name, each in self.later.items()}}
+        return [(name, known[name]) for name in names if known.get(name)]
+
+
+def late(module: str, name: str) -> Callable[..., Any]:
+    """Return a function that calls another one, whose module is imported then."""
+
+    def call(*arguments: Any) -> Any:
+        return getattr(importlib.import_module(module), name)(*arguments)
+
+    return call
 
 
 def example_block(name: str, lines: Sequence[str]) -> str:
@@ -315,6 +359,8 @@ def common_options() -> list[click.Option]:
 
 def service_options(before: Mapping[str, Any], params: Mapping[str, Any]) -> ServiceOptions:
     """Merge options before and after the command; those after it take precedence."""
+    from .client import ServiceOptions
+
     options = {**before, **{name: value for name, value in params.items() if value is not None}}
     options["name"] = options.get("service") or options.get("name")
     return ServiceOptions(**{name: options.get(name) or "" for name in ("name", "url", "token", "run")})

@@ -5,19 +5,26 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Collection, Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 import click
 
-# The import of these modules, and of those that they use, declares the commands.
-from . import __version__, logs, tasks, update  # noqa: F401
-from .client import URL_VARIABLE, ServiceClient, ServiceOptions, client_at, installed_names, with_token
-from .command import COMMANDS, INTERRUPTED, CliProgram, Group, common_options, example_block, print_error
+from . import __version__
+from .command import (
+    INTERRUPTED,
+    CliProgram,
+    Group,
+    LazyGroup,
+    Listed,
+    common_options,
+    declared_in,
+    example_block,
+    late,
+    print_error,
+)
 from .errors import CommandError, UsageError, error_document, wants_json
 from .output import Screen
-from .transport import attached_cluster
 
 #: Output of --info, which the dcos command asks of a sub-command.
 INFO = "Distributed TensorFlow on DC/OS"
@@ -33,30 +40,68 @@ CONFIG_SCHEMA = json.dumps(
         "type": "object",
     }
 )
-#: Default name of a service.
-DEFAULT_SERVICE = "tensorflow"
 #: Exit codes of every command; those with other codes describe them.
 EXIT_CODES = (
     "Exit code: 0 success, 1 the job or its input failed, 2 wrong usage or not confirmed, 3 no answer, 130 Ctrl-C. "
     "Commands with other exit codes describe them in their help."
 )
+_CLIENT = "dcos_command.client"  # the loader of archives in Python 3.8 does not set __package__
 CONTEXT_SETTINGS: Mapping[str, Any] = {"help_option_names": ["-h", "--help"]}
-#: Alternative names of groups: those of the DC/OS SDK.
-_GROUP_ALIASES: Mapping[str, str] = {"plans": "plan", "pods": "pod"}
+
+#: Commands that ask a service, of both programs.
+SERVICE_COMMANDS: Mapping[str, Listed] = {
+    **declared_in(
+        "dcos_command.tasks",
+        submit="Submit a job, and follow it to its end.",
+        list="List the services with their state and progress.",
+        status="Show training, tasks, reasons for waiting and events.",
+        open="Open the web page in a browser.",
+        tasks="List the tasks with state, agent and last message.",
+        why="Show why tasks are pending.",
+        cluster="Show the ClusterSpec, or the TF_CONFIG of a task.",
+        cp="Copy a file or folder of a task to this machine.",
+    ),
+    **declared_in(
+        "dcos_command.logs",
+        logs="Show the output of tasks, of all tasks by time.",
+        events="Show the events of the service with their reasons.",
+        exec="Run a command in a task, without a terminal.",
+    ),
+    **declared_in(
+        "dcos_command.service",
+        progress="Show the training progress, updated live on a terminal.",
+        wait="Wait for the result; the exit code tells it.",
+        result="Show how the training ended; the exit code tells it.",
+        health="Show service health.",
+        endpoints="List endpoints, or the addresses of one endpoint.",
+        endpoint="",
+        describe="Show the options of the service.",
+        config="Show configurations.",
+        state="Show the scheduler's stored state.",
+        secrets="Manage secrets of tasks.",
+    ),
+    **declared_in(
+        "dcos_command.update",
+        scale="Change the number of tasks of a job.",
+        update="Change or roll back options of the service.",
+        uninstall="Remove the service with its tasks and its state.",
+        cancel="Stop the job as Ctrl-C does, and remove the service.",
+    ),
+    **declared_in(
+        "dcos_command.plans",
+        plan="Show and control the plans of the service.",
+        pod="Show, restart, replace and pause pods.",
+    ),
+    # The DC/OS SDK's names.
+    "plans": Listed("", ("dcos_command.plans",), same_as="plan"),
+    "pods": Listed("", ("dcos_command.plans",), same_as="pod"),
+    "debug": Listed("Show offer decisions.", ("dcos_command.plans", "dcos_command.service")),
+}
 
 
-def add_commands(root: Group, program: CliProgram, without: Collection[str] = ()) -> None:
-    """Make `root` the program's root; add all commands except those in `without`."""
+def set_program(root: LazyGroup, program: CliProgram) -> None:
+    """Make `root` the program's root."""
     root.program = program
-    for name, command in COMMANDS.commands.items():
-        if name not in without:
-            root.add_command(command)
-    for alias, name in _GROUP_ALIASES.items():
-        original = root.commands[name]
-        assert isinstance(original, Group), "only groups have such aliases"
-        group = Group(alias, original.commands, help=original.help, hidden=True)
-        group.examples = original.examples
-        root.add_command(group)
     path = click.Argument(["words"], nargs=-1, metavar="[COMMAND]...")
     root.add_command(click.Command("help", callback=_show_help, params=[path], help="Same as --help.", hidden=True))
 
@@ -128,35 +173,14 @@ def plain_screen() -> Screen:
     return Screen(Path(os.devnull).open("w") if sys.stdout is None else sys.stdout)
 
 
-def find_service(options: ServiceOptions, environment: Mapping[str, str]) -> ServiceClient:
-    """Find the service at --url or in the attached cluster. Raise CommandError."""
-    if options.run:
-        raise UsageError("--run: only dcos-tensorflow has local runs")
-    url = options.url or environment.get(URL_VARIABLE)
-    if url:
-        service = client_at(url, options.name.strip("/"), environment, ServiceClient.program)
-    else:
-        attached = attached_cluster(environment)
-        service = ServiceClient(attached, options.name or attached.service or DEFAULT_SERVICE)
-    return with_token(service, options.token, environment)
-
-
-def find_services(options: ServiceOptions, environment: Mapping[str, str]) -> Sequence[ServiceClient]:
-    """Find the service at --url or all in the attached cluster. Raise CommandError."""
-    service = find_service(options, environment)
-    if options.url or environment.get(URL_VARIABLE):
-        return [service]
-    return [replace(service, name=name) for name in installed_names(service) if options.name.strip("/") in ("", name)]
-
-
 def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] | None = None) -> int:
     """Run one command of `dcos tensorflow`; return the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments[:1] == [DEFAULT_SERVICE]:  # the dcos command passes the sub-command's own name first
+    if arguments[:1] == ["tensorflow"]:  # the dcos command passes the sub-command's own name first
         arguments = arguments[1:]
     program = CliProgram(
-        find_service,
-        find_services,
+        late(_CLIENT, "find_service"),
+        late(_CLIENT, "find_services"),
         plain_screen,
         os.environ if environment is None else environment,
         sdk_json=True,
@@ -166,10 +190,11 @@ def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] 
     return run_command(root_group(program), arguments or ["--help"])
 
 
-def root_group(program: CliProgram) -> Group:
+def root_group(program: CliProgram) -> LazyGroup:
     """Return the root command of `dcos tensorflow` with all its commands."""
     help_text = root_help(INFO, program.name, "submit options.json", "--name=mnist status", "list")
-    root = Group("tensorflow", help=help_text, params=[*root_options()], context_settings=dict(CONTEXT_SETTINGS))
+    settings = {"help": help_text, "params": [*root_options()], "context_settings": dict(CONTEXT_SETTINGS)}
+    root = LazyGroup("tensorflow", later=SERVICE_COMMANDS, **settings)
     root.params.append(_printing("--version", __version__, "Print the version."))
-    add_commands(root, program)
+    set_program(root, program)
     return root

@@ -4,31 +4,37 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TextIO
 
 import click
 
-from dcos_command.command import LazyGroup, print_error
-from dcos_command.main import CONTEXT_SETTINGS, add_commands, root_help, root_options, run_command
+from dcos_command.command import CliProgram, LazyGroup, Listed, declared_in, late, print_error
+from dcos_command.main import CONTEXT_SETTINGS, SERVICE_COMMANDS, root_help, root_options, run_command, set_program
 from tf_scheduler import __version__
 
-from .local_run.discovery import SERVICE_PROGRAM
-
-_MODULES = ("convert", "doctor", "history", "local", "options", "package", "runtime", "scheduler", "state")
-#: Command -> module that defines it. Imported when called, because each needs much of the program.
-LAZY_COMMANDS = {
-    name: f"{__package__}.commands.{module}"
-    for name, module in {
-        **{n: n for n in _MODULES},
-        "executor": "package",
-        "submit": "install",
-        "try": "attempt",
-    }.items()
+_COMMANDS = f"{__package__}.commands"
+_OWN_COMMANDS: Mapping[str, Listed] = {
+    **declared_in(f"{_COMMANDS}.attempt", **{"try": "Run PROGRAM on this machine, without an options file."}),
+    **declared_in(f"{_COMMANDS}.install", submit="Submit a job, and follow it to its end."),
+    **declared_in(f"{_COMMANDS}.history", history="List past runs, newest first."),
+    **declared_in(f"{_COMMANDS}.options", options="Check, complete, compare and explain options files."),
+    **declared_in(f"{_COMMANDS}.convert", convert="Convert FILE to an options file."),
+    **declared_in(f"{_COMMANDS}.runtime", runtime="Manage Python environments with one TensorFlow each."),
+    **declared_in(f"{_COMMANDS}.local", local="Run jobs and services on a real Mesos on this machine."),
+    **declared_in(
+        f"{_COMMANDS}.package",
+        package="Validate, render and build the DC/OS package.",
+        executor="Build the executor, which runs on the agents.",
+    ),
+    **declared_in(f"{_COMMANDS}.scheduler", scheduler="Run the scheduler, as Marathon does."),
+    **declared_in(f"{_COMMANDS}.state", state="Show, export and import the state of a scheduler."),
+    **declared_in(f"{_COMMANDS}.doctor", doctor="Check the cluster, the service and this machine."),
 }
+_DISCOVERY, _OUTPUT = f"{__package__}.local_run.discovery", f"{__package__}.common.output"
 
 
-@click.group(cls=LazyGroup, later=LAZY_COMMANDS, context_settings=dict(CONTEXT_SETTINGS))
+@click.group(cls=LazyGroup, later={**SERVICE_COMMANDS, **_OWN_COMMANDS}, context_settings=dict(CONTEXT_SETTINGS))
 @click.version_option(__version__, prog_name="dcos-tensorflow")
 def cli() -> None:
     """Distributed TensorFlow on Mesos and DC/OS."""
@@ -38,7 +44,16 @@ cli.help = root_help(
     str(cli.help), "dcos-tensorflow", "try train.py --workers 2", "submit options.json", "status", "logs worker-0 -f"
 )
 cli.params += root_options()
-add_commands(cli, SERVICE_PROGRAM, without=LAZY_COMMANDS)
+set_program(
+    cli,
+    CliProgram(
+        late(_DISCOVERY, "resolve_service"),
+        late(_DISCOVERY, "all_services"),
+        late(_OUTPUT, "screen"),
+        os.environ,
+        ended=late(_DISCOVERY, "last_result"),
+    ),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from dcos_command.output import Table
 from runs import a_run
-from tf_scheduler.cli.common.output import ColourScreen
+from tf_scheduler.cli.common.colour import ColourScreen
 from tf_scheduler.history.database import RunDatabase
 
 TONY = Path(__file__).resolve().parents[1] / "convert" / "files" / "tony.xml"

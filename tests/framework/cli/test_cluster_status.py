@@ -8,7 +8,7 @@ import pytest
 
 from mesos_local.master_api import AgentStatus, ClusterStatus, FrameworkStatus, LocalTaskStatus
 from tf_scheduler.cli.commands import local
-from tf_scheduler.cli.common.output import ColourScreen
+from tf_scheduler.cli.common.colour import ColourScreen
 
 RESOURCES = {"cpus": 2.0, "mem": 3072.0, "gpus": 2.0, "ports": "31000-31099"}
 AGENTS = tuple(

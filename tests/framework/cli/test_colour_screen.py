@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from dcos_command.output import Line, Raw, Table, Word, status_word
-from tf_scheduler.cli.common.output import ColourScreen
+from tf_scheduler.cli.common.colour import ColourScreen
 
 
 def screen(width=40, **options):

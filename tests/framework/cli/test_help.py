@@ -13,11 +13,16 @@ import click
 import pytest
 
 from dcos_command.command import COMMANDS as DECLARED
-from dcos_command.command import HELP_SECTIONS, Name, ServiceCommand
+from dcos_command.command import HELP_SECTIONS, LazyGroup, Name, ServiceCommand
 from dcos_command.main import root_group
 from generate_docs import commands, exit_codes
-from tf_scheduler.cli.local_run.discovery import SERVICE_PROGRAM
+from tf_scheduler.cli.commands.local import local
 from tf_scheduler.cli.main import cli
+
+assert isinstance(cli, LazyGroup)
+assert cli.program is not None
+#: `dcos tensorflow`.
+DCOS = root_group(cli.program)
 
 COMMANDS = list(commands(cli))
 #: Commands of `dcos-tensorflow` alone; `dcos tensorflow` has the others, too.
@@ -40,9 +45,9 @@ def help_of(words, command: click.Command, root: click.Group = cli) -> str:
 def test_both_programs_describe_the_same_exit_codes() -> None:
     """Scripts rely on them; docs/reference/cli.md has those of `dcos-tensorflow`."""
     local = {words: exit_codes(command) for words, command in COMMANDS}
-    shared = {words: exit_codes(command) for words, command in commands(root_group(SERVICE_PROGRAM))}
+    shared = {words: exit_codes(command) for words, command in commands(DCOS)}
 
-    assert exit_codes(cli).startswith(exit_codes(root_group(SERVICE_PROGRAM)))
+    assert exit_codes(cli).startswith(exit_codes(DCOS))
     assert {words: local[words] for words in shared} == shared
 
 
@@ -114,7 +119,7 @@ def test_every_group_has_a_command() -> None:
     assert {words[:depth] for words in spelled for depth in range(1, len(words))} == set(groups(DECLARED))
 
 
-@pytest.mark.parametrize("root", [cli, root_group(SERVICE_PROGRAM)], ids=["dcos-tensorflow", "dcos tensorflow"])
+@pytest.mark.parametrize("root", [cli, DCOS], ids=["dcos-tensorflow", "dcos tensorflow"])
 @pytest.mark.parametrize(("words", "command"), SERVICE, ids=[" ".join(words) for words, _ in SERVICE])
 def test_every_spelling_takes_the_same_arguments(words, command: ServiceCommand, root: click.Group) -> None:
     """A command of `dcos-tensorflow` alone may not take its place either."""
@@ -143,6 +148,15 @@ def test_root_help_has_each_command_in_one_section() -> None:
     assert sorted(words[0] for words, _ in COMMANDS if len(words) == 1) == sorted(listed)
 
 
+@pytest.mark.parametrize("group", [cli, DCOS, local], ids=["dcos-tensorflow", "dcos tensorflow", "local"])
+def test_listed_summaries_are_those_of_the_commands(group: LazyGroup) -> None:
+    """Help lists the commands without an import of their modules."""
+    listed = {name: each.summary for name, each in group.later.items() if each.summary}
+    found = {words[0]: command.short_help for words, command in commands(group) if len(words) == 1}
+
+    assert listed == {name: found[name] for name in listed}
+
+
 @pytest.mark.parametrize(("words", "command"), SERVICE, ids=[" ".join(words) for words, _ in SERVICE])
 def test_help_of_a_service_command_is_brief(words, command: ServiceCommand) -> None:
     """Lines of up to 60 characters, and command lines that can be copied."""
@@ -163,7 +177,7 @@ def test_help_is_short_and_has_examples(command) -> None:
 GROUPS = [(words, command) for words, command in [(("root",), cli), *COMMANDS] if isinstance(command, click.Group)]
 
 
-@pytest.mark.parametrize("root", [cli, root_group(SERVICE_PROGRAM)], ids=["dcos-tensorflow", "dcos tensorflow"])
+@pytest.mark.parametrize("root", [cli, DCOS], ids=["dcos-tensorflow", "dcos tensorflow"])
 def test_help_of_groups_has_examples(root: click.Group) -> None:
     """Also of those from the table, and of the root."""
     groups = [pair for pair in [((), root), *commands(root)] if isinstance(pair[1], click.Group)]

@@ -43,6 +43,17 @@ def test_ctrl_c_while_modules_load_is_quiet(module: str, code: int) -> None:
     assert (code, "") == (ended.returncode, ended.stderr.strip())
 
 
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_help_loads_few_modules(option: str) -> None:
+    """It answers at once: the scheduler, rich and HTTP take most of the time."""
+    ended = python("-X", "importtime", "-m", "tf_scheduler", option, stdout=subprocess.DEVNULL)
+
+    loaded = {line.rpartition("|")[2].strip() for line in ended.stderr.splitlines()}
+    slow = {"http.client", "marshmallow", "rich.console", "dcos_command.client", "tf_scheduler.model.state"}
+    assert (0, True) == (ended.returncode, "dcos_command.command" in loaded)
+    assert set() == slow & loaded
+
+
 @pytest.mark.skipif(not FULL.exists(), reason="/dev/full does not exist")
 def test_unwritable_output_is_reported_once(full) -> None:
     """And not again when Python exits."""

@@ -17,11 +17,18 @@ from typing import Any, TextIO
 
 import click
 
-from dcos_command.client import PACKAGE, URL_VARIABLE, ServiceClient, ServiceOptions, client_at, with_token
-from dcos_command.command import CommandCall, IntRange, common_options, echo, examples, service_options
+from dcos_command.client import (
+    DEFAULT_SERVICE,
+    PACKAGE,
+    URL_VARIABLE,
+    ServiceClient,
+    ServiceOptions,
+    client_at,
+    with_token,
+)
+from dcos_command.command import CommandCall, IntRange, common_options, echo, examples, program_of, service_options
 from dcos_command.documents import with_settings
 from dcos_command.errors import CommandError, report_as_json
-from dcos_command.main import DEFAULT_SERVICE
 from dcos_command.tasks import page_address, page_of, show_submitted, submit_document
 from dcos_command.transport import attached_cluster
 from dcos_command.update import TIMEOUT, uninstalled_message, wait_for_end
@@ -29,7 +36,7 @@ from tf_scheduler import __version__
 from tf_scheduler.cli.common.folders import read_bytes, state_home
 from tf_scheduler.cli.common.options_file import load_document, load_options
 from tf_scheduler.cli.common.output import echo_json, screen
-from tf_scheduler.cli.local_run.discovery import PROGRAM, SERVICE_PROGRAM, background_run, check_name, keep_run
+from tf_scheduler.cli.local_run.discovery import PROGRAM, background_run, check_name, keep_run
 from tf_scheduler.cli.local_run.fitting import adapt_sizes, notice_of_gpus
 from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstallation, supervise_all
 from tf_scheduler.errors import JobError, NotRunningError, OptionsError, Problem
@@ -158,7 +165,7 @@ def submit(
         with print_errors(as_json), report_as_json(as_json, sys.stdout):
             document, wrong = with_settings(parse(read_bytes(options), str(options)), settings)
             resolve(document, more_rules=[lambda _: (Problem(*each) for each in wrong), program_is_named])
-            call = CommandCall(SERVICE_PROGRAM, selected, as_json, dcos)
+            call = CommandCall(program_of(context), selected, as_json, dcos)
             sys.exit(submit_document(call, as_lists(document), str(options), detach=detach))
     elif detach:
         with print_errors(as_json), suppress(OptionsError):  # wrong options, reported by the run

@@ -15,7 +15,7 @@ from typing import IO
 
 import click
 
-from dcos_command.command import LazyGroup, echo, examples
+from dcos_command.command import LazyGroup, declared_in, echo, examples
 from dcos_command.output import Table, confirm
 from mesos_local.agents import FIRST_PORT, load_agents, port_spans
 from mesos_local.cluster import LocalCluster
@@ -34,10 +34,14 @@ from tf_scheduler.logging_setup import handle_signals
 
 _AMOUNTS = ("cpus", "mem", "gpus")
 MASTER_PORT = 5050  # Mesos' default port, used if it is free
-#: Command -> module that defines it.
-_LAZY_COMMANDS = {
-    name: f"{__package__}.{module}"
-    for name, module in {"image": "runtime", "install": "install", "run": "run", "uninstall": "install"}.items()
+_LATER = {
+    **declared_in(f"{__package__}.runtime", image="Manage images for local clusters with containers."),
+    **declared_in(f"{__package__}.run", run="Run the job of OPTIONS on a Mesos on this machine."),
+    **declared_in(
+        f"{__package__}.install",
+        install="Install a service on the running local cluster.",
+        uninstall="Uninstall a service from the local cluster.",
+    ),
 }
 #: Commands that stop when their output is closed.
 _READ_ONLY = ("logs", "status")
@@ -75,7 +79,7 @@ settings_option = click.option(
 fit_option = click.option("--fit", is_flag=True, help="Reduce cpus, mem and disk of tasks until the job fits.")
 
 
-@click.group(cls=LazyGroup, later=_LAZY_COMMANDS)
+@click.group(cls=LazyGroup, later=_LATER)
 @examples("local run options.json", "local up", "local status")
 @click.pass_context
 def local(context: click.Context) -> None:

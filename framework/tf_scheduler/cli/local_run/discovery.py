@@ -14,16 +14,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from dcos_command.client import URL_VARIABLE, ServiceClient, ServiceOptions, api_path, client_at, with_token
-from dcos_command.command import CliProgram, print_error
+from dcos_command.client import (
+    DEFAULT_SERVICE,
+    URL_VARIABLE,
+    ServiceClient,
+    ServiceOptions,
+    api_path,
+    client_at,
+    find_services,
+    with_token,
+)
+from dcos_command.command import print_error
 from dcos_command.errors import CommandError, RefusedError, UnreachableError, UsageError
-from dcos_command.main import DEFAULT_SERVICE, find_services
 from dcos_command.output import Screen
 from dcos_command.transport import ClusterConnection, attached_cluster
 from mesos_local.host import MesosLocalError, ProcessId
 from tf_executor.contract.states import Verdict
 from tf_scheduler.cli.common.folders import LOST_REASON, RESULT, RunFolder, open_regular, state_home
-from tf_scheduler.cli.common.output import screen
 from tf_scheduler.errors import JobError, SchedulerError
 
 from .advertisements import advertisements
@@ -282,7 +289,3 @@ class RunLogs(ServiceClient):
             "size": size,
             "next": offset + len(cut),
         }
-
-
-#: How the commands that ask a service find it and print.
-SERVICE_PROGRAM = CliProgram(resolve_service, all_services, screen, os.environ, ended=last_result)
