@@ -150,12 +150,15 @@ def _printing(flag: str, text: str, help_text: str) -> click.Option:
     return click.Option([flag], is_flag=True, is_eager=True, expose_value=False, callback=show, help=help_text)
 
 
-def run_command(root: Group, arguments: Sequence[str]) -> int:
-    """Run one command; return the exit code, see EXIT_CODES."""
+def run_command(root: Group, arguments: Sequence[str], name: str = "") -> int:
+    """Run one command; return the exit code, see EXIT_CODES.
+
+    `name`: as the user called it, for usage and completion; empty: the program's.
+    """
     program = root.program
     assert program is not None, "set by add_commands"
     try:
-        return root.main(args=list(arguments), prog_name=program.name, standalone_mode=False) or 0
+        return root.main(args=list(arguments), prog_name=name or program.name, standalone_mode=False) or 0
     except click.ClickException as error:
         if wants_json(arguments, program.environment):
             click.echo(json.dumps(error_document(UsageError(error.format_message())), indent=2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TextIO
 
 import click
@@ -13,6 +14,8 @@ from dcos_command.command import CliProgram, LazyGroup, Listed, declared_in, lat
 from dcos_command.main import CONTEXT_SETTINGS, SERVICE_COMMANDS, root_help, root_options, run_command, set_program
 from tf_scheduler import __version__
 
+#: Installed beside `dcos-tensorflow`; does the same.
+SHORT_NAME = "dtf"
 _COMMANDS = f"{__package__}.commands"
 _OWN_COMMANDS: Mapping[str, Listed] = {
     **declared_in(f"{_COMMANDS}.attempt", **{"try": "Run PROGRAM on this machine, without an options file."}),
@@ -59,7 +62,9 @@ set_program(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and exit."""
     try:
-        code = run_command(cli, sys.argv[1:] if arguments is None else arguments)
+        called = Path(sys.argv[0]).name
+        words = sys.argv[1:] if arguments is None else arguments
+        code = run_command(cli, words, called if called == SHORT_NAME else "")
     except OSError as error:
         code, place = 1, error.filename or _failed_output()
         print_error(f"{place}: {error.strerror}" if place else str(error))

@@ -54,6 +54,16 @@ def test_help_loads_few_modules(option: str) -> None:
     assert set() == slow & loaded
 
 
+def test_short_name_does_the_same() -> None:
+    """Usage and completion have the name that was called."""
+    program = Path(sys.executable).with_name("dtf")
+
+    assert run_program(program, "--version").stdout == run_program(*command_line("--version")).stdout
+    assert run_program(program, "history", "--help").stdout.startswith("Usage: dtf history ")
+    script = run_program(program, env={**ENVIRONMENT, "_DTF_COMPLETE": "bash_source"}).stdout
+    assert "_DTF_COMPLETE=bash_complete" in script
+
+
 @pytest.mark.skipif(not FULL.exists(), reason="/dev/full does not exist")
 def test_unwritable_output_is_reported_once(full) -> None:
     """And not again when Python exits."""
