@@ -321,7 +321,7 @@ RUN_BY = {
     "framework/doctor/test_on_mesos.py::test_agents_before_installation": "doctor --master --options",
     "framework/doctor/test_on_mesos.py::test_service_next_to_others": "doctor",
     "framework/package/test_on_a_cluster.py::test_page_makes_package_options_and_app": (
-        "package build --artefacts-url --out; package render --artefacts-url --digests --options"
+        "package build --artefacts-url --out; package render --artefacts-url --changed --digests --options"
     ),
     "framework/secrets/test_executor_login.py::test_process_in_place_of_the_executor": (
         "secrets acknowledge; curl http://127.0.0.1:PORT/v1/health"

@@ -244,15 +244,15 @@ def test_missing_options_file_is_named(run_options, command: str, tmp_path: Path
     assert f"{tmp_path}/none.json: No such file or directory\n" == out + error
 
 
-def test_show_prints_every_option_with_secrets_hidden(run_options, write) -> None:
+def test_show_prints_changed_or_all_options_with_secrets_hidden(run_options, write) -> None:
     """Without secrets, the output is a valid options file."""
-    _, output, _ = run_options("show", write(GOOD))
-    _, hidden, _ = run_options("show", "--changed", write({**GOOD, "service": {**PROGRAM, "gcs_key": "key"}}))
+    _, output, _ = run_options("show", "--all", write(GOOD))
+    _, hidden, _ = run_options("show", write({**GOOD, "service": {**PROGRAM, "gcs_key": "key"}}))
 
     assert resolve(GOOD) == resolve(without_nulls(json.loads(output)))
     counts = {"worker": {"count": 1}, "parameter_server": {"count": 2}, "chief": {"count": 0}}
     assert {"service": {**PROGRAM, "gcs_key": "********"}, **counts} == json.loads(hidden)
-    assert output == run_options("show", "--json", write(GOOD))[1]
+    assert output == run_options("show", "--all", "--json", write(GOOD))[1]
 
 
 def test_show_prints_list_that_dcos_accepts(run_options, invoke, write) -> None:
@@ -263,7 +263,7 @@ def test_show_prints_list_that_dcos_accepts(run_options, invoke, write) -> None:
         "write a list" in run_options("validate", "--dcos", former)[2],
     )
 
-    _, shown, _ = run_options("show", "--changed", former)
+    _, shown, _ = run_options("show", former)
 
     assert [{"name": "A", "value": "1"}] == json.loads(shown)["worker"]["environment"]
     assert 0 == invoke("package", "render", "--options", write(shown, "shown.json"))[0]

@@ -46,7 +46,7 @@ def test_commands_accept_document_without_program(run_document, document: dict[s
     code, _, notices = run_document(document, "options", "validate", "FILE")
     assert (0, NOTICE) == (code, notices)
 
-    code, shown, notices = run_document(document, "options", "show", "FILE")
+    code, shown, notices = run_document(document, "options", "show", "--all", "FILE")
     assert (0, NOTICE, "") == (code, notices, json.loads(shown)["service"]["command"])
 
     assert 0 == run_document(document, "options", "diff", "FILE", "FILE")[0]

@@ -9,6 +9,7 @@ from kit.mustache import render
 from options_strategies import documents
 from tf_scheduler.errors import OptionsError
 from tf_scheduler.options.environment import (
+    changed_variables,
     template_lines,
     to_document,
     variable_name,
@@ -73,6 +74,18 @@ def test_environment_matches_cosmos_rendering() -> None:
         variables["RESTART_UNCOUNTED_EXIT_CODES"],
         variables["SECRETS"],
     )
+
+
+@SLOW
+@given(documents())
+def test_changed_variables_are_enough(document) -> None:
+    """The scheduler reads the same options from an app without the defaults."""
+    variables = rendered(document)
+    few = changed_variables(variables)
+
+    assert to_document(variables) == to_document(few)
+    assert len(few) < len(variables)
+    assert changed_variables({"OTHER": "", **few}) == {"OTHER": "", **few}
 
 
 def test_option_variables_are_unique() -> None:

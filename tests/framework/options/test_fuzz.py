@@ -24,7 +24,7 @@ BASE: dict[str, Any] = {
     "mesos": {"master": "zk://127.0.0.1:2181/mesos"},
     "scheduler": {"state": "file:///tmp/unused.db"},
 }
-COMMANDS = [("validate", "FILE"), ("show", "FILE"), ("show", "FILE", "--changed"), ("diff", "FILE", "BASE")]
+COMMANDS = [("validate", "FILE"), ("show", "FILE"), ("show", "FILE", "--all"), ("diff", "FILE", "BASE")]
 
 
 @pytest.fixture

@@ -51,4 +51,5 @@ def test_page_makes_package_options_and_app(tmp_path: Path) -> None:
     assert (tmp_path / "universe-out" / "universe-v5.json").is_file()
     app = json.loads((tmp_path / "app.json").read_text())
     assert "mnist" == app["id"].strip("/")
+    assert "SERVICE_KEEP_FILES" not in app["env"]
     assert "https://files.example.com/dcos-tensorflow/0.1.0/" in app["fetch"][0]["uri"]

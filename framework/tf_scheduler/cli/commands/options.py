@@ -104,18 +104,18 @@ def _unstarted(resolved: Mapping[str, Any], may_start: Callable[[str], bool]) ->
 
 
 @options.command()
-@examples("options show options.json", "options show --changed options.json")
+@examples("options show options.json", "options show --all options.json")
 @click.argument("file", type=file_type)
-@click.option("--changed", is_flag=True, help="Print only options that differ from their default.")
+@click.option("--all", "has_defaults", is_flag=True, help="Print every option, also those with their default.")
 @ignored_json_option
-def show(file: Path, changed: bool) -> None:
-    """Print all options as JSON, with their values in FILE.
+def show(file: Path, has_defaults: bool) -> None:
+    """Print options of FILE that differ from their default, as JSON.
 
     Secrets are masked.
     """
     document, resolved = _load(file)
     masked = mask_options(resolved)
-    echo_json(as_lists(changed_options(masked, resolved) if changed else masked))
+    echo_json(as_lists(masked if has_defaults else changed_options(masked, resolved)))
     print_notices(find_warnings(document, resolved))
 
 

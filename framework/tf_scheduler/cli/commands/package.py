@@ -12,6 +12,7 @@ import click
 from dcos_command.command import Group, echo, examples
 from tf_scheduler.cli.common.folders import UserPath, read_bytes
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_switch
+from tf_scheduler.options.environment import changed_variables
 from tf_scheduler.options.load import parse
 from tf_scheduler.package import universe
 from tf_scheduler.package.artefacts import MINIMUM_PYTHON, can_read_vault, scheduler_python
@@ -76,7 +77,7 @@ def validate(sources: Path, as_json: bool) -> None:
 
 
 @package.command()
-@examples("package render --options options.json --digests out/artefacts/SHA256SUMS")
+@examples("package render --options options.json --digests out/artefacts/SHA256SUMS --changed")
 @click.option(
     "--options",
     type=click.Path(readable=False, path_type=Path),
@@ -90,17 +91,21 @@ def validate(sources: Path, as_json: bool) -> None:
     metavar="FILE",
     help="SHA256SUMS of the artefacts, which the app then checks.",
 )
+@click.option("--changed", is_flag=True, help="Leave out variables of options that have their default.")
 @sources_option
 @url_option
-def render(options: Path | None, app_id: str | None, digests: Path | None, sources: Path, url: str) -> None:
-    """Print the Marathon app of the package with options.
+def render(
+    options: Path | None, app_id: str | None, digests: Path | None, changed: bool, sources: Path, url: str
+) -> None:
+    """Print the Marathon app of the package with options, as DC/OS launches it.
 
     Any Marathon accepts the app. The app's labels identify the package on a DC/OS cluster.
     """
     digest_of = {} if digests is None else universe.read_digests(digests)
     filled = universe.check_and_fill(read_sources(sources), url, digest_of)
     document: dict[str, Any] = {} if options is None else parse(read_bytes(options), str(options))
-    echo_json(render_app(filled, document, url, app_id))
+    app = render_app(filled, document, url, app_id)
+    echo_json({**app, "env": changed_variables(app["env"])} if changed else app)
 
 
 @package.command()
