@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import tempfile
@@ -223,6 +224,12 @@ def release_directory(directory: Path, temporary: bool) -> None:
     remove_cgroups(directory)
     if temporary:
         shutil.rmtree(directory, ignore_errors=True)
+        if directory.exists():  # a task has closed a folder to its owner
+            for at, folders, _ in os.walk(directory):
+                for path in (Path(at, name) for name in folders):
+                    if not path.is_symlink():
+                        path.chmod(0o700)
+            shutil.rmtree(directory, ignore_errors=True)
         if directory.exists():
             raise MesosLocalError(f"folder {directory} cannot be removed")
     else:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,20 +44,59 @@ def checkpoints(tmp_path: Path) -> Path:
 
 
 def test_only_own_new_files_are_kept(sandbox: Path, checkpoints: Path) -> None:
-    """No older, hidden or linked file, and none of the executor or Python."""
-    names = ["checkpoints/d", "checkpoints_best/c", "out/model.keras", "out/stdout", "stdout_samples.csv"]
+    """Also with an old time, such as those of an archive; none of the executor or Python."""
+    names = ["checkpoints/d", "checkpoints_best/c", "out/model.keras", "out/stdout", "stdout.csv", "stdout.d/a"]
     for name in names:
         write(sandbox / name, 10, 150.0)
-    write(sandbox / "train.py", 10, 50.0)
-    for name in ("stdout", "executor.log.1", ".netrc", "out/__pycache__/a.pyc", ".tf_executor/b"):
+    for name in ("stdout", "executor.log.1", "stderr.times", "out/__pycache__/a.pyc", ".tf_executor/b"):
         write(sandbox / name, 10, 150.0)
-    (sandbox / "link").symlink_to("/etc/passwd")
-    (sandbox / "folder").symlink_to("/etc")
 
-    record = run(checkpoints)
+    record = run(checkpoints, since=time.time() - 60)
     assert (names, []) == (sorted(str(name) for name, _ in record["kept"]), record["left"])
     kept = checkpoints / "files" / "worker-0"
     assert names == sorted(str(path.relative_to(kept)) for path in kept.rglob("*") if path.is_file())
+
+
+def test_older_files_are_not_kept(sandbox: Path, checkpoints: Path) -> None:
+    write(sandbox / "train.py", 10, 150.0)
+    assert {} == run(checkpoints, since=time.time() + 60)
+
+
+def test_what_is_not_kept_is_named(sandbox: Path, checkpoints: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A hidden folder as a whole; a link would be followed on another machine."""
+    for name in ("model.keras", ".netrc", ".cache/a", ".cache/b/c"):
+        write(sandbox / name, 10, 150.0)
+    (sandbox / "link").symlink_to("/etc/passwd")
+    (sandbox / "folder").symlink_to("/etc")
+    os.mkfifo(sandbox / "pipe")
+
+    record = run(checkpoints)
+    assert [["model.keras", 10]] == record["kept"]
+    hidden, link = "it is hidden", "it is a link"
+    sizes = [[".cache", 20, hidden], [".netrc", 10, hidden], ["folder", 4, link], ["link", 11, link]]
+    assert [*sizes, ["pipe", 0, "it is not a regular file"]] == sorted(record["left"])
+    assert "not kept: .cache (20 bytes): it is hidden\n" in capsys.readouterr().err
+
+
+def test_unreadable_folder_keeps_the_others(sandbox: Path, checkpoints: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As does a file that cannot be copied."""
+    write(sandbox / "model", 10, 150.0)
+    write(sandbox / "long" / ("n" * 250), 10, 150.0)
+    (sandbox / "cache").mkdir()
+    scan, copy = os.scandir, shutil.copy2
+
+    def refuse(path: str) -> Any:
+        return scan(path if not path.endswith("cache") else os.devnull)
+
+    def fail(source: str, target: str, **settings: Any) -> Any:
+        return copy(source, target if "long" not in source else "/no/target", **settings)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    monkeypatch.setattr(shutil, "copy2", fail)
+
+    record = run(checkpoints)
+    assert [["model", 10]] == record["kept"]
+    assert [["cache", 0, "Not a directory"], ["long/" + "n" * 250, 10, "No such file or directory"]] == record["left"]
 
 
 def test_checkpoints_of_the_sandbox_are_left_out(sandbox: Path) -> None:
@@ -70,8 +112,9 @@ def test_newest_files_fit_first(sandbox: Path, checkpoints: Path, capsys: pytest
     for name, size, at in (("a", 400, 101.0), ("b", 700, 102.0), ("c", 300, 103.0)):
         write(sandbox / name, size, at)
 
-    assert {"kept": [["c", 300], ["b", 700]], "left": [["a", 400]]} == run(checkpoints)
-    assert "not kept: a (400 bytes)" in capsys.readouterr().err
+    left = [["a", 400, "service.keep_files is full"]]
+    assert {"kept": [["c", 300], ["b", 700]], "left": left} == run(checkpoints)
+    assert "not kept: a (400 bytes): service.keep_files is full\n" in capsys.readouterr().err
     assert not (checkpoints / "files" / "worker-0" / "old").exists()
 
 
@@ -80,9 +123,23 @@ def test_leader_comes_first(sandbox: Path, checkpoints: Path) -> None:
     write(sandbox / "model", 600, 101.0)
 
     assert [["model", 600]] == run(checkpoints, "worker-1")["kept"]
-    assert [["model", 600]] == run(checkpoints, "worker-2")["left"]
+    assert [["model", 600, "service.keep_files is full"]] == run(checkpoints, "worker-2")["left"]
     assert [["model", 600]] == run(checkpoints, "chief-0", is_leader=True)["kept"]
     assert not (checkpoints / "files" / "worker-1").exists()
+    record = json.loads((checkpoints / "files" / "worker-1.json").read_text())
+    assert {"kept": [], "left": [["model", 600, "removed for files of chief-0"]]} == record
+
+
+def test_file_above_the_limit_takes_no_room(sandbox: Path, checkpoints: Path) -> None:
+    """Files of other tasks stay."""
+    write(sandbox / "model", 600, 101.0)
+    run(checkpoints, "worker-1")
+    write(sandbox / "huge", 1001, 102.0)
+    (sandbox / "model").unlink()
+
+    record = run(checkpoints, "chief-0", is_leader=True)
+    assert [["huge", 1001, "service.keep_files is smaller"]] == record["left"]
+    assert (checkpoints / "files" / "worker-1" / "model").exists()
 
 
 def test_problem_does_not_fail_the_task(sandbox: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

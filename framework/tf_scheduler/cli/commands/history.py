@@ -27,6 +27,7 @@ from tf_scheduler.cli.common.folders import (
     folder_size,
     force_option,
     kept_files,
+    name_and_size,
     output_option,
     print_or_write,
     read_bytes,
@@ -182,7 +183,7 @@ def show(run: str, page: Path | None, as_json: bool) -> None:
         write_page(render_page(match), page)
     if str(page) == "-":  # standard output has the page
         return
-    echo_result(to_json(match), "\n".join(_run_lines(match)), as_json)
+    echo_result({**to_json(match), "files": _files(match)}, "\n".join(_run_lines(match)), as_json)
 
 
 @history.command()
@@ -336,23 +337,27 @@ def _changed_environment(run: Run) -> list[ValueDifference]:
         raise JobError(f"the options of {run.id} are no longer valid:\n{error}") from error
 
 
-def _kept(folder: Path) -> list[dict[str, Any]]:
-    """Return kept files as the run reported them; of a killed run, from its folder."""
+def _files(run: Run) -> Mapping[str, list[dict[str, Any]]]:
+    """Return files as the run reported them; of a killed run, from its folder."""
+    folder = Path(run.folder)
+    if not run.folder:
+        return {"kept": [], "left": []}
     with suppress(OSError, ValueError, LookupError, TypeError):
-        return list(json.loads((folder / RESULT).read_text())["files"]["kept"])
-    return kept_files(folder / "checkpoints")["kept"]
+        return dict(json.loads((folder / RESULT).read_text())["files"])
+    return kept_files(folder / "checkpoints")
 
 
 def _run_lines(run: Run) -> Iterator[str]:
     yield f"{run.id}: {run.service} {run.state}: {run.reason}"
     if run.note:
         yield f"note: {run.note}"
-    files = _kept(Path(run.folder)) if run.folder else []
+    files = _files(run)
     kept = [name for name in ("logs", "checkpoints") if run.folder and any(Path(run.folder, name).glob("*"))]
     place = f"; {' and '.join(kept)}: {run.folder}" if kept else ""
     yield f"submitted {format_time(run.submitted)}{place}"
     yield from (f"  {name}: {_number_text(value)}" for name, value in run_results(run).items())
-    yield from (f"  kept {item['task']}/{item['name']}: {format_size(item['bytes'])}" for item in files)
+    yield from (f"  kept {item['task']}: {name_and_size(item)}" for item in files["kept"])
+    yield from (f"  not kept, {item['task']}: {name_and_size(item)}: {item['why']}" for item in files["left"])
     yield "tasks:"
     for launch in run.launches:
         why = launch.replaced or launch.message

@@ -8,6 +8,7 @@ import os
 import shutil
 import stat
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, BinaryIO
 
 import click
 
+from tf_executor.contract.text import format_size
 from tf_executor.user import keep
 from tf_scheduler.errors import JobError, OptionsError
 
@@ -144,15 +146,24 @@ class RunFolder:
 
 
 def kept_files(*checkpoints: Path) -> dict[str, list[dict[str, Any]]]:
-    """Return task, name and bytes of files that were `kept` or `left` (`user.keep`)."""
+    """Return task, name and bytes of files that were `kept`, or `left` and why (`user.keep`)."""
     found: dict[str, list[dict[str, Any]]] = {"kept": [], "left": []}
     for record in sorted(path for folder in checkpoints for path in (folder / keep.FOLDER).glob("*.json")):
         # Written as the user of the task.
         with suppress(OSError, ValueError, KeyError, TypeError), open_regular(record) as file:
             lists = json.load(file)
             for kind, files in found.items():
-                files += [{"task": record.stem, "name": str(name), "bytes": int(size)} for name, size in lists[kind]]
+                files += [
+                    {"task": record.stem, "name": str(name), "bytes": int(size), "why": "".join(why)}
+                    for name, size, *why in lists[kind]
+                ]
     return found
+
+
+def name_and_size(file: Mapping[str, Any]) -> str:
+    """Return a text such as `model.keras (1.2 MB)`, in one line."""
+    name = "".join(char if char.isprintable() else repr(char)[1:-1] for char in file["name"])
+    return f"{name} ({format_size(file['bytes'])})"
 
 
 def folder_size(path: Path) -> int:

@@ -20,7 +20,7 @@ from mesos_local.host import ProcessId
 from mesos_local.libmesos.native import VERSION as MESOS
 from tf_executor.contract.reports import Progress, describe_progress
 from tf_executor.contract.states import TaskState, Tone, Verdict
-from tf_executor.contract.text import format_duration, format_memory_use, format_number, format_rate, format_size
+from tf_executor.contract.text import format_duration, format_memory_use, format_number, format_rate
 from tf_executor.user import keep, storage
 from tf_scheduler import __version__
 from tf_scheduler.api.views.overview import Overview, TaskRow
@@ -31,6 +31,7 @@ from tf_scheduler.cli.common.folders import (
     folder_size,
     history_file,
     kept_files,
+    name_and_size,
     short_path,
 )
 from tf_scheduler.cli.common.output import LAUNCHER_LINES
@@ -438,16 +439,14 @@ def summary_lines(report: Report) -> Iterator[str]:
     if stopped := [task["name"] for task in report["tasks"] if task["state"] == TaskState.KILLED.label]:
         yield f"  stopped   {_listed(stopped)}{' (no longer needed)' * (report['state'] == Verdict.SUCCEEDED.value)}"
     yield from (f"  warning   {notice}" for notice in report["notices"])
-    names = [f"{item['name']} ({format_size(item['bytes'])})" for item in report["written"]]
+    names = [*map(name_and_size, report["written"])]
     is_url, folder = "://" in report["checkpoints"], short_path(report["checkpoints"])
     written = f"written   {_listed(names) or 'nothing'} in CHECKPOINT_DIR, {folder}"
     yield f"  storage   CHECKPOINT_DIR is {folder}" if is_url else f"  {written}"
-    for kind, said in (("kept", "files   "), ("left", "not kept")):
-        for task, found in groupby(report["files"][kind], key=lambda item: item["task"]):
-            names = [f"{item['name']} ({format_size(item['bytes'])})" for item in found]
-            full = f"of {task}: service.keep_files is full"
-            where = f"in CHECKPOINT_DIR/{keep.FOLDER}/{task}" if kind == "kept" else full
-            yield f"  {said}  {_listed(names)} {where}"
+    for task, found in groupby(report["files"]["kept"], key=lambda item: item["task"]):
+        yield f"  files     {_listed([*map(name_and_size, found)])} in CHECKPOINT_DIR/{keep.FOLDER}/{task}"
+    for (task, why), found in groupby(report["files"]["left"], key=lambda item: (item["task"], item["why"])):
+        yield f"  not kept  {_listed([*map(name_and_size, found)])} of {task}: {why}"
     if not (names or is_url) and any(item["step"] for item in report["restarts"]):
         page = "docs/how-to/recipes.md#save-and-resume-checkpoints"
         yield f"  hint      restarts lost all steps: save checkpoints, {page}"
