@@ -350,8 +350,6 @@ def _show_endpoint(answer: Mapping[str, Any]) -> Iterator[Any]:
 
 #: Statuses of the API's health that are accepted as answers.
 _HEALTH_CODES = (203, 205, 206, 207, 316, 317, 318, 319, 320, 321, 500)
-#: HTTP allows no body for these.
-_HEALTH_WITHOUT_BODY = {204: "deploying: nothing is launched yet", 205: "recovering"}
 
 
 def _is_unhealthy(answer: Mapping[str, Any]) -> bool:
@@ -484,11 +482,7 @@ def describe(call: CommandCall) -> int:
 @command("health", exit_codes="0 healthy or starting, 1 the job has failed or the scheduler is unhealthy")
 def health(call: CommandCall) -> int:
     """Show service health."""
-    status, body = call.service.get_with_status(api_path("health"), _HEALTH_CODES, verbose="true")
-    if not body:
-        reasons = call.service.get(api_path("pending")).get("reasons") or [_HEALTH_WITHOUT_BODY.get(status, "")]
-        body = {"value": status, "reasons": reasons}
-    answer = body
+    answer = call.service.get_with_status(api_path("health"), _HEALTH_CODES, verbose="true")[1]
     return call.show(answer, _show_health, int(_is_unhealthy(answer)))
 
 

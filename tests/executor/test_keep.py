@@ -44,7 +44,7 @@ def checkpoints(tmp_path: Path) -> Path:
 
 
 def test_only_own_new_files_are_kept(sandbox: Path, checkpoints: Path) -> None:
-    """Also with an old time, such as those of an archive; none of the executor or Python."""
+    """Also with an old time, as of an archive; none of the executor or Python."""
     names = ["checkpoints/d", "checkpoints_best/c", "out/model.keras", "out/stdout", "stdout.csv", "stdout.d/a"]
     for name in names:
         write(sandbox / name, 10, 150.0)

@@ -9,12 +9,12 @@ import urllib.request
 
 def assert_shown(url: str, health: int, kind: str, text: str) -> None:
     """Assert the status of the health check, and a reason with this text in each view."""
-    code, body = _get(f"{url}/v1/health?verbose=true")
+    code, body = _get(f"{url}/v1/health")[0], _get(f"{url}/v1/health?verbose=true")[1]
     views = {name: _get(f"{url}/v1/{name}")[1] for name in ("tasks", "pending", "tf/overview")}
     shown = {name: json.loads(view).get("reasons") or json.loads(view)["notices"] for name, view in views.items()}
-    shown |= {"health": json.loads(body)["reasons"]} if body else {}  # HTTP allows no body for 205
+    shown["health"] = json.loads(body)["reasons"]
 
-    assert health == code
+    assert (health, health) == (code, json.loads(body)["value"])
     for name, reasons in shown.items():
         assert any(text in reason for reason in reasons), (name, reasons)
     assert f'tensorflow_reasons{{kind="{kind}"}} 1.0' in _get(f"{url}/v1/metrics/prometheus")[1]

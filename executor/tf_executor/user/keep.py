@@ -27,7 +27,7 @@ _Left = List[Tuple[str, int, str]]
 
 
 def new_files(sandbox: str, checkpoints: str, since: float) -> Tuple[_Kept, _Left]:
-    """Return names and bytes of files written since then, the newest first; and what is left out, with why.
+    """Return files written since then, the newest first; and what is left out.
 
     Checkpoints, the task's logs and caches of Python do not count. A hidden folder is left out as a whole.
     """

@@ -14,12 +14,14 @@ from tf_executor.contract.states import TaskState, Verdict
 from tf_scheduler.api.views import configurations, debug, plans, pods, service, tasks, training
 from tf_scheduler.api.views.base import Snapshot, View
 from tf_scheduler.api.views.overview import overview
+from tf_scheduler.api.views.reasons import texts
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import PlanControl
 from tf_scheduler.model.resources import Resource
 from tf_scheduler.model.secrets import SecretDelivery, SecretExposure
+from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import RefusedCalls, Result, SchedulerState
-from tf_scheduler.model.task import AbandonedLaunch, AgentFailures, Cause, Recovery
+from tf_scheduler.model.task import AbandonedLaunch, AgentFailures, Cause, PodVerb, Recovery
 
 RUNNING, FAILED, FINISHED = TaskState.RUNNING, TaskState.FAILED, TaskState.FINISHED
 
@@ -87,7 +89,7 @@ def test_paused_task_has_override_in_all_views() -> None:
     assert ["its resources on agent-1 are kept; paused by an operator"] == waits["reasons"]
     known = with_fields(kept, controls={"deploy": PlanControl(completed="some options")})
     view = service.health(Snapshot(known), {"verbose": True})
-    assert (205, ["paused until resumed: chief-0"]) == (view.code, view.body["reasons"])
+    assert (205, ["paused until resumed: chief-0"]) == (view.body["value"], view.body["reasons"])
     (launch,) = pods.info(paused, {"pod": "chief-0"}).body
     assert "chief-0 of digits is paused" in launch["info"]["command"]["value"]
 
@@ -107,7 +109,10 @@ def test_paused_task_has_override_in_all_views() -> None:
 def test_health_is_the_sdks_code(state, value: int) -> None:
     """As body and as HTTP status; the reason only with `verbose`."""
     assert View({"value": value}, value) == service.health(Snapshot(state), {})
-    assert service.health(Snapshot(state), {"verbose": True}).body["reasons"]
+    verbose = service.health(Snapshot(state), {"verbose": True})
+    assert verbose.body["reasons"]
+    # HTTP allows no body for these.
+    assert (value, 200 if value in (204, 205) else value) == (verbose.body["value"], verbose.code)
 
 
 def test_relaunched_task_is_a_reason_until_it_runs() -> None:
@@ -270,6 +275,24 @@ def test_health_names_task_whose_launches_do_not_start(state, recovery, named: b
 
     expected = "3 launches of ps-0 did not start: ps-0 was dropped: disk full"
     assert named is (expected in view.body["reasons"])
+
+
+def test_ignored_stop_is_a_reason() -> None:
+    """The KILL may be lost with the agent, and nothing says so."""
+    world = World(a_spec())
+    play(world, send.register(), send.agent(an_agent("agent-1", cpus=8)), send.offers(), send.running())
+    world.mesos.kills_at_once = False
+    play(world, send.pod(PodVerb.RESTART, "worker-0"))
+    (asked,) = world.state.session.kill_requested_at.values()
+    text = "worker-0 on agent-1 was asked to stop at"
+
+    def shown(after: float) -> bool:
+        return any(each.startswith(text) for each in texts(Snapshot(world.state, now=asked + after)))
+
+    grace = world.state.spec.job_of(JobKind.WORKER, 0).settings.kill_grace
+    assert (False, True) == (shown(grace), shown(grace + 11))
+    play(world, send.killed("worker-0"))
+    assert not shown(grace + 11)
 
 
 def test_health_names_few_tasks() -> None:

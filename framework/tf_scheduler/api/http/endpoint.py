@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, Snapshot
+from tf_scheduler.api.views.base import NO_BODY, ApiAnswer, ApiProblem, Snapshot
 from tf_scheduler.errors import SchedulerError
 
 from .backend import Backend
@@ -142,8 +142,6 @@ class Endpoint:
 
 
 JSON, TEXT = "application/json", "text/plain; charset=utf-8"
-#: Statuses without a body (RFC 9110).
-_NO_BODY = (204, 205, 304)
 #: Default header fields of every answer.
 SECURITY_HEADERS = {
     b"x-content-type-options": b"nosniff",
@@ -166,7 +164,7 @@ def respond(answer: ApiAnswer, *, as_json: bool, headers: Mapping[str, str] | No
 
 def render(answer: ApiAnswer, *, as_json: bool) -> tuple[bytes, str | None]:
     """Return body and media type; the media type is None without a body."""
-    if answer.code in _NO_BODY:
+    if answer.code in NO_BODY:
         return b"", None
     if isinstance(answer, ApiProblem):
         return (to_json(answer.body), JSON) if as_json else (answer.message.encode(), TEXT)

@@ -67,6 +67,8 @@ class ApiProblem:
 
 
 ApiAnswer = View | ApiProblem
+#: Statuses of answers without a body (RFC 9110).
+NO_BODY = (204, 205, 304)
 
 
 @dataclass(frozen=True, slots=True)

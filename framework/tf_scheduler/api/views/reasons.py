@@ -13,11 +13,14 @@ from tf_executor.contract.text import format_duration, list_names
 from tf_scheduler.core.connection_problems import clock_time, drift_message, refusal_message
 from tf_scheduler.core.elastic import cluster_size
 from tf_scheduler.core.state import after_job
+from tf_scheduler.model.ids import name_of
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import Cause, TaskRecord
 
 from .base import MAX_NOTICES, Snapshot
 
+#: Seconds after its grace period in which a task must end.
+_STOP_SECONDS = 10.0
 #: Consecutive launches without a start after which the task is named.
 _UNSTARTED_LAUNCHES = 3
 
@@ -84,6 +87,7 @@ def _scheduler(snapshot: Snapshot) -> Iterator[Reason]:
 def _tasks(snapshot: Snapshot) -> Iterator[Reason]:
     state = snapshot.state
     yield from _not_running(state)
+    yield from _ignored_stops(snapshot)
     yield from _failing_launches(state)
     if waits := cluster_size.describe_wait(state):
         yield Reason("size", waits)
@@ -112,6 +116,19 @@ def _not_running(state: SchedulerState) -> Iterator[Reason]:
         names = list_names([record.name for record in records])
         yield Reason("starting", f"{names} started at {since}, and do not run yet: {what}", 205)
     yield from stopped[:MAX_NOTICES]
+
+
+def _ignored_stops(snapshot: Snapshot) -> Iterator[Reason]:
+    """Yield tasks that were asked to stop, and have not ended in their grace period."""
+    state = snapshot.state
+    late = []
+    for launch, at in state.of_current_launches(state.session.kill_requested_at).items():
+        record = state.stored.tasks[name_of(launch)]
+        job = state.spec.job_of(record.job, record.index)
+        grace = _STOP_SECONDS + (0.0 if job is None else job.settings.kill_grace)
+        if state.is_live(record) and not state.is_silent(record) and snapshot.now > at + grace:
+            late.append(f"{record.name} on {record.hostname} was asked to stop at {clock_time(at)}, and has not ended")
+    yield from (Reason("stopping", text, 205) for text in late[:MAX_NOTICES])
 
 
 def _failing_launches(state: SchedulerState) -> Iterator[Reason]:

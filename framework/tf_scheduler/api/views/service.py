@@ -17,7 +17,7 @@ from tf_scheduler.model.plan import DEPLOY, RECOVERY, UPDATE, Plan
 from tf_scheduler.model.state import JournalEntry
 from tf_scheduler.model.task import TaskRecord
 
-from .base import ApiAnswer, ApiProblem, Snapshot, View
+from .base import NO_BODY, ApiAnswer, ApiProblem, Snapshot, View
 from .reasons import Reason, reasons
 
 _DEPLOYING: Mapping[Status, tuple[int, str]] = {
@@ -49,6 +49,7 @@ def health(snapshot: Snapshot, params: Mapping[str, Any]) -> ApiAnswer:
         body["reasons"] = list(dict.fromkeys((reason, *others)))
         result = snapshot.state.stored.result
         body["verdict"] = result.verdict.value if result else None
+        code = 200 if code in NO_BODY else code
     return View(body, code)
 
 

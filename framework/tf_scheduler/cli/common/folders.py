@@ -146,7 +146,7 @@ class RunFolder:
 
 
 def kept_files(*checkpoints: Path) -> dict[str, list[dict[str, Any]]]:
-    """Return task, name and bytes of files that were `kept`, or `left` and why (`user.keep`)."""
+    """Return task, name and bytes of files that were `kept`; or `left`, and why."""
     found: dict[str, list[dict[str, Any]]] = {"kept": [], "left": []}
     for record in sorted(path for folder in checkpoints for path in (folder / keep.FOLDER).glob("*.json")):
         # Written as the user of the task.
