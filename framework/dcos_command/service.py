@@ -10,6 +10,7 @@ from typing import Any, Callable, Iterator, Mapping, Sequence
 import click
 
 from tf_executor.contract.http import is_loopback
+from tf_executor.contract.reports import Progress, format_step
 from tf_executor.contract.text import format_duration, format_loss, format_number, format_part, sparkline
 
 from .client import ServiceClient, api_path, installation_of
@@ -62,19 +63,26 @@ def show_progress(answer: Mapping[str, Any]) -> Renderable:
 
 def _representative(job: str, answer: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the task whose loss represents the job: the leader, else the slowest."""
-    tasks = [task for task in answer["tasks"] if task["job"] == job and task["step"] is not None]
+    tasks = [task for task in answer["tasks"] if task["job"] == job and _position(task) is not None]
     leading = [task for task in tasks if task["name"] == answer["leader"]]
-    return min(leading or tasks or [{}], key=lambda task: task.get("step", 0))
+    return min(leading or tasks or [{}], key=lambda task: _position(task) or 0)
+
+
+def _position(task: Mapping[str, Any]) -> int | None:
+    return task.get("epoch") if task.get("step") is None else task["step"]
 
 
 def _progress_row(name: str, job: Mapping[str, Any], task: Mapping[str, Any]) -> list[Any]:
     step, total = job["step"], job["total"]
-    fraction = step / total if step is not None and total else None
+    has_total = step is not None and total
+    fraction = step / total if has_total else None
     losses = [point["loss"] for point in task.get("points") or ()]
     return [
         name,
         Word(progress_bar(fraction), "good" if fraction is not None and fraction >= 1 else "busy"),
-        f"{format_number(step)}/{format_number(total)}" if step is not None and total else format_number(step),
+        f"{format_number(step)}/{format_number(total)}"
+        if has_total
+        else format_step(Progress.from_json({**task, **job})),
         format_number(job["steps_per_second"]),
         format_number(job["examples_per_second"]),
         format_duration(task.get("seconds_left")),
@@ -217,14 +225,16 @@ def wait_for_result(service: ServiceClient, limit: float | None = None, *, train
 
 def _first_step(service: ServiceClient) -> Any:
     tasks = service.get(api_path("tf", "progress"))["tasks"]
-    first = next((task for task in tasks if task["step"] is not None), None)
-    return first and {"verdict": None, "reason": None, "task": first["name"], "step": first["step"]}
+    first = next((task for task in tasks if _position(task) is not None), None)
+    at = ("step", "epoch")
+    return first and {"verdict": None, "reason": None, "task": first["name"], **{name: first[name] for name in at}}
 
 
 def _show_wait(answer: Mapping[str, Any]) -> Renderable:
     if "step" not in answer:
         return show_result(answer)
-    return (Line((Word("training", "good"), f": {answer['task']} is at step {format_number(answer['step'])}")),)
+    position = format_step(Progress.from_json(answer), has_unit=True)
+    return (Line((Word("training", "good"), f": {answer['task']} is at {position}")),)
 
 
 @command(

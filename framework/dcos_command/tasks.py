@@ -19,9 +19,9 @@ from urllib.parse import quote, urlsplit
 
 import click
 
-from tf_executor.contract.reports import Progress, describe_progress
+from tf_executor.contract.reports import Progress, describe_progress, format_step
 from tf_executor.contract.states import Activity
-from tf_executor.contract.text import format_duration, format_loss, format_number, format_size, list_names, pluralize
+from tf_executor.contract.text import UNKNOWN, format_duration, format_loss, format_size, list_names, pluralize
 
 from .client import PACKAGE, ServiceClient, api_path, installation_of
 from .command import CommandCall, argument, command, print_error, service_argument, show_json
@@ -93,7 +93,7 @@ def _show_status(answer: Mapping[str, Any]) -> Iterator[Any]:
         (
             task["name"],
             _activity(task.get("activity") or task["state"]),
-            format_number(task.get("step")),
+            format_step(replace(Progress.from_json(task), total=None, epochs=None)),
             task["hostname"] or "-",
             dim(task["message"]),
         )
@@ -145,7 +145,7 @@ def _list_entry(service: ServiceClient) -> Mapping[str, Any]:
     except CommandError as error:
         return {"name": service.name, "activity": None, "error": str(error), "page": page_of(service)}
     trainer, age = _trainer(overview), time.time() - made[0] if made and made[0] else None
-    values = {name: trainer.get(name) for name in ("step", "total", "loss", "nan_since")}
+    values = {name: trainer.get(name) for name in ("step", "total", "epoch", "epochs", "loss", "nan_since")}
     return {"name": overview["service"], **{n: overview[n] for n in ("activity", "page")}, **values, "age": age}
 
 
@@ -155,8 +155,7 @@ def _show_list(answer: Mapping[str, Any], name: str) -> Renderable:
         (
             entry["name"] or "-",
             _activity(entry["activity"]) if entry["activity"] else Word("NO ANSWER", "bad"),
-            "/".join(format_number(value) for value in (entry.get("step"), entry.get("total")) if value is not None)
-            or "-",
+            format_step(Progress.from_json(entry)).replace(UNKNOWN, "-").replace(" of ", "/"),
             format_loss(entry.get("loss"), entry.get("nan_since")),
             format_duration(entry.get("age")),
             entry["page"],
@@ -309,15 +308,16 @@ class ProgressLines:
 
     def _changed(self, overview: Mapping[str, Any], seconds: float) -> str:
         """Return what a line about this change adds: the agents of tasks, or the step."""
-        step = _trainer(overview).get("step")
+        progress = Progress.from_json(_trainer(overview))
         if overview["activity"] in (Activity.FETCHING, Activity.IMPORTING):
             tasks = (task for task in overview["tasks"] if task.get("live") and task["hostname"])
             places = [f"{task['name']} on {task['hostname']}" for task in tasks]
             return f": {list_names(places)}" if places else ""
-        if overview["activity"] == Activity.TRAINING and step is not None:
+        if overview["activity"] == Activity.TRAINING and progress.position is not None:
             is_first, self._has_trained = not self._has_trained, True
             first = f": first step after {format_duration(round(seconds))}"
-            return first if is_first else f" again: step {format_number(step)}"
+            position = format_step(replace(progress, total=None, epochs=None), has_unit=True)
+            return first if is_first else f" again: {position}"
         return ""
 
 

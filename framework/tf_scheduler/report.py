@@ -13,7 +13,7 @@ from typing import Any
 
 from tf_executor.contract.reports import Progress
 from tf_executor.contract.states import tone_of
-from tf_executor.contract.text import UNKNOWN, format_duration, format_loss, format_number
+from tf_executor.contract.text import UNKNOWN, format_duration, format_loss, format_number, format_part
 from tf_scheduler.history.compare import compare_results
 from tf_scheduler.history.model import RecordedLaunch, Run, speed_of
 
@@ -402,6 +402,7 @@ def _tiles(run: Run) -> Html:
         (format_duration(run.seconds), "total"),
         (format_duration(run.first_step), "to the first step"),
         (format_number(last.step), "steps"),
+        (format_part(last.epoch, last.epochs), "epochs"),
         (format_loss(last.loss, last.nan_since), "last loss"),
         *((format_number(value), f"last {name}") for name, value in last.metrics.items()),
         *((format_number(value), f"best {name}") for name, value in run.best.items()),

@@ -111,12 +111,21 @@ def a_detector(*folders: Path, processes: Sequence[int] = ()) -> ProgressDetecto
 
 
 def test_detector_reports_newest_step_and_loss_once(tmp_path: Path) -> None:
-    write(tmp_path / "run" / "train" / NAME, [event(1, "epoch_accuracy", 0.1), event(1, "epoch_loss", 0.5)])
+    write(tmp_path / "run" / "train" / NAME, [event(1, "accuracy", 0.1), event(1, "loss", 0.5)])
     detector = a_detector(tmp_path)
     assert {"step": 1, "loss": 0.5} == detector.scan()
     assert {} == detector.scan()
-    write(tmp_path / "run" / "train" / NAME, [event(2, "epoch_loss", 0.25)])
+    write(tmp_path / "run" / "train" / NAME, [event(2, "loss", 0.25)])
     assert {"step": 2, "loss": 0.25} == detector.scan()
+
+
+def test_detector_tells_epochs_of_keras_from_steps(tmp_path: Path) -> None:
+    """Keras' TensorBoard callback numbers epochs from 0."""
+    write(tmp_path / NAME, [event(0, "epoch_accuracy", 0.1), event(0, "epoch_loss", 0.5)])
+    detector = a_detector(tmp_path)
+    assert {"epoch": 1, "loss": 0.5} == detector.scan()
+    write(tmp_path / NAME, [event(9, "batch_loss", 0.5), event(1, "epoch_loss", 0.25)])
+    assert {"step": 9, "epoch": 2, "loss": 0.25} == detector.scan()
 
 
 @pytest.mark.parametrize(
@@ -200,7 +209,7 @@ def test_detector_ignores_sums_over_replicas(tmp_path: Path) -> None:
     detector = ProgressDetector([tmp_path], STARTED, list, tmp_path, is_mirrored=True)
     assert {"step": 3} == detector.scan()
     write(tmp_path / NAME, [event(4, "epoch_loss", 3.0), event(5, "train/batch_loss", 9.0)])
-    assert {"step": 5, "loss": 3.0} == detector.scan()
+    assert {"step": 5, "epoch": 5, "loss": 3.0} == detector.scan()
 
 
 def test_detector_reads_examples_scalar(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import math
+import re
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,42 +51,51 @@ K3 = (
 LOST = "x" * 2 * TAIL_BYTES + "\n"
 
 
+def table() -> Iterator[tuple[str, int, list[str], str]]:
+    """Yield format, line number, the lines printed so far, and the values of the last line, of each row."""
+    title, lines = "", list[str]()
+    for number, row in enumerate(TABLE.read_text().splitlines(), 1):
+        if row.startswith("# "):
+            title = row.removeprefix("# ")
+        elif not row:
+            lines = []
+        elif lines and row.startswith("=> ") and lines[-1]:
+            yield title, number, list(lines), row.removeprefix("=> ")
+        else:
+            lines.append(re.sub(r"\\(t|r|x1b)", lambda match: ESCAPES[match[1]], row))
+
+
+TABLE = Path(__file__).with_name("lines_of_programs.txt")
+ESCAPES = {"t": "\t", "r": "\r", "x1b": "\x1b"}
+
+
+@pytest.mark.parametrize(("title", "number", "lines", "values"), list(table()))
+def test_lines_of_programs_are_read(title: str, number: int, lines: list[str], values: str) -> None:
+    """Each line of the table, after those of the same program before it."""
+    expected = {} if values == "nothing" else {name: float(text) for name, text in map(str.split, values.split(", "))}
+    stream = Stream()
+    progress, scans = OutputProgress([lambda: stream.recent]), [dict[str, float]()]
+    for line in lines:
+        stream.write(line if line.endswith("\r") else f"{line}\n")
+        scans.append(progress.scan())
+    scans[-1].pop("_time", None)
+    scans[-1].pop("nan_since", None)
+    assert str(sorted(expected.items())) == str(sorted((name, float(v)) for name, v in scans[-1].items())), number
+
+
+def test_table_has_many_formats() -> None:
+    rows = list(table())
+    assert (True, True) == (len(rows) >= 200, len({title for title, *_ in rows}) >= 12)
+
+
 @pytest.mark.parametrize(
     ("texts", "expected"),
     [
-        (["Epoch 3/10\n", K2 + BACK], {"step": 146, "total": 700, "loss": 0.686, "accuracy": 0.7995}),
-        (["Epoch 3/10\n", K3 + BACK], {"step": 196, "total": 700, "loss": 0.0331, "accuracy": 0.98}),
-        (["Epoch 1/2\n", K2_END], {"step": 70, "total": 140, "loss": 3.24e-4, "accuracy": 0.9967, "val_loss": 0.4}),
-        (
-            ["Epoch 2/2\n70/70 - 1s - loss: 0.5 - accuracy: 0.9 - 988ms/epoch - 14ms/step\n"],
-            {"step": 140, "total": 140, "loss": 0.5, "accuracy": 0.9},
-        ),
-        (["Epoch 2/2\n70/70 - 1s - 14ms/step - loss: 0.5\n"], {"step": 140, "total": 140, "loss": 0.5}),
-        (["Epoch 1/2\n", "     56/Unknown - 3s 16ms/step - loss: 0.3" + BACK], {"step": 56, "loss": 0.3}),
         (["Epoch 1/2\n" + K2_END + "Epoch 2/2\n      9/Unknown 3s 1s/step - loss: 0.3\r"], {"step": 79, "loss": 0.3}),
         ([K2 + BACK + K2_END], {"step": 70, "total": 70, "loss": 3.24e-4}),
-        (["INFO:tensorflow:loss = 0.5, step = 100 (3.218 sec)\n"], {"step": 100, "loss": 0.5}),
-        (["INFO:tensorflow:global_step/sec: 12.5\n"], {"steps_per_second": 12.5}),
-        (["step 120/500\n"], {"step": 120, "total": 500}),
-        (["Step: 120 of 500, lr = 1e-3\n"], {"step": 120, "total": 500, "lr": 1e-3}),
-        (["worker 0: training step 60 done (global step: 120)\n"], {"step": 120}),
-        (["global step 120\n"], {"step": 120}),
-        (["epoch 3 loss 0.2\n"], {"epoch": 3, "loss": 0.2}),
-        (["Epoch: 3, Loss: nan, Acc: 0.9\n"], {"epoch": 3, "loss": math.nan, "Acc": 0.9}),
-        (["Epoch [2/10], Step [100/600], Loss: 0.25\n"], {"epoch": 2, "epochs": 10, "step": 700, "total": 6000}),
-        (["Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.300039\n"], {"epoch": 1, "loss": 2.300039}),
-        (["Epoch 3, Loss: 0.2, Accuracy: 97.5, Test Loss: 0.3\n"], {"epoch": 3, "loss": 0.2, "Accuracy": 97.5}),
-        ([" 45%|####5   | 450/1000 [00:10<00:12, 44.9it/s, loss=0.31]\r"], {"step": 450, "total": 1000, "loss": 0.31}),
-        (["Epoch 2/3:  50%|█▌| 5/10 [00:10<00:12, 4.9it/s, loss=0.31]\r"], {"step": 15, "total": 30, "loss": 0.31}),
-        (["Epoch 1:  50%|█▌| 5/10 [00:01<00:01, 4.9it/s, train_loss=0.31]\r"], {"epoch": 1, "train_loss": 0.31}),
-        (["{'loss': 0.31, 'learning_rate': 1e-05, 'epoch': 1.2}\n"], {"epoch": 2, "loss": 0.31, "learning_rate": 1e-5}),
-        (["{'loss': '0.31', 'grad_norm': '2', 'epoch': '1'}\n"], {"epoch": 1, "loss": 0.31, "grad_norm": 2.0}),
-        (["epoch 1/2 step 9/20\nepoch 2/2 step 11/20\n"], {"step": 11, "total": 20}),
         (["epoch 1/2 step 10/10\nepoch 2/2 step 1/10\n"], {"step": 11, "total": 20}),
         (["epoch 1/3 step 1/500\nepoch 2/3 step 300/500\nepoch 3/3 step 9/500\n"], {"step": 1009, "total": 1500}),
         (["epoch 0/2 step 9/20\nepoch 1/2 step 11/20\n"], {"step": 11, "total": 20}),
-        (["[Epoch 1/3] [100/500]\n"], {"epoch": 1, "epochs": 3, "step": 100, "total": 1500}),
-        (["[Epoch 2/3] [Batch 100/500] loss: 0.3\n"], {"epoch": 2, "step": 600, "total": 1500, "loss": 0.3}),
         (["Epoch 2/50\nstep 3/50 loss 0.5\nstep 200 loss 0.4\n"], {"step": 53, "total": 2500, "loss": 0.4}),
         (["step 200 loss 0.4\n", "step 3/50 loss 0.5\n"], {"step": 3, "total": 50, "loss": 0.5}),
         (["step 200/50\n"], {"step": 200}),
@@ -95,42 +106,10 @@ LOST = "x" * 2 * TAIL_BYTES + "\n"
         (["step 1/9\n" + LOST + "3 step 2/9\n"], {"step": 2}),
     ],
 )
-def test_known_lines_are_parsed(texts: list[str], expected: dict[str, float]) -> None:
+def test_values_of_several_lines_are_joined(texts: list[str], expected: dict[str, float]) -> None:
     values = scanned(*texts)
     assert str(expected) == str({name: values.get(name) for name in expected})
     assert {} == expected or values.keys() <= {*expected, "epoch", "epochs", "accuracy", "val_loss", "total", "loss"}
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "Epoch 00003: val_loss improved from 0.53 to 0.51, saving model to /tmp/m\n",
-        "Epoch 3: LearningRateScheduler setting learning rate to 0.001.\n",
-        "INFO:tensorflow:Saving checkpoints for 1000 into /tmp/model.ckpt.\n",
-        "INFO:tensorflow:Saving dict for global step 1000: accuracy = 0.9, loss = 0.4\n",
-        "INFO:tensorflow:Loss for final step: 0.123.\n",
-        "Evaluation [10/100] step 10/100 loss 0.5\n",
-        "Restored from step 1000000, loss 0.3\n",
-        "Resuming from checkpoint /data/ckpt at step 500/1000\n",
-        "loaded the checkpoint of global step 1000\n",
-        "12/05 10:00:01 loss: 0.5\n",
-        "step 3: loading the data\n",
-        "10/10 [==============================] - 0s 2ms/step\n",
-        "downloaded 45.3/100 MB at 3.2 MB/s\n",
-        "ETA: 5 s, 3 steps/s\n",
-        "stepping 3/4\n",
-        "Map:  45%|####5     | 450/1000 [00:10<00:12, 44.9 examples/s]\n",
-        "model.bin:  45%|####5     | 45.3M/100M [00:10<00:12, 4.5MB/s]\n",
-        "Validation:  45%|####5     | 450/1000 [00:10<00:12, 44.9it/s, loss=0.31]\n",
-        "{'eval_loss': 0.5, 'eval_accuracy': 0.9, 'epoch': 1.0}\n",
-        "{'train_runtime': 12.3, 'train_loss': 0.3, 'epoch': 3.0}\n",
-        "Config: {'loss': 'mse', 'epochs': 10}\n",
-        "Epoch 3, Test Loss: 0.3\n",
-        "Test Epoch 3, Loss: 0.3\n",
-    ],
-)
-def test_other_lines_are_no_progress(line: str) -> None:
-    assert {} == scanned(line)
 
 
 def test_bar_of_evaluation_is_ignored() -> None:

@@ -410,17 +410,67 @@ def test_total_is_estimated_from_epochs(first: int) -> None:
     assert abs(remaining + 70 - total) <= 70
 
 
-def test_epochs_count_as_steps_without_steps() -> None:
-    """But not the heading of an epoch, before its steps."""
+def test_epochs_are_not_steps() -> None:
+    """Epochs alone have an estimate of the remaining time, but neither a step nor a rate."""
     tracker = Tracker()
     tracker.note({"epoch": 3, "epochs": 10}, 0.0)
     assert (None, 3, 10) == (tracker.message(0.0).step, tracker.message(0.0).epoch, tracker.message(0.0).epochs)
     tracker.note({"loss": 0.5}, 0.0)
     tracker.note({"epoch": 4, "loss": 0.2}, 20.0)
     message = tracker.message(0.0)
-    assert (4, 10, 120.0) == (message.step, message.total, message.seconds_left)
+    assert (None, None, None, 4) == (message.step, message.total, message.steps_per_second, message.epoch)
+    assert 120.0 == message.seconds_left
     tracker.note({"step": 400}, 21.0)
     assert (400, None) == (tracker.message(0.0).step, tracker.message(0.0).steps_per_second)
+
+
+def test_printed_epochs_alone_are_sent_from_the_second_on() -> None:
+    """The first may be the heading of an epoch whose steps follow."""
+    tracker = Tracker()
+    assert [False, True, False] == [tracker.note({"source": OUTPUT, "epoch": epoch}, 0.0) for epoch in (0, 1, 1)]
+
+
+def test_one_step_has_no_rate() -> None:
+    """PyTorch's examples print the same epoch for minutes, and others the same step with other metrics."""
+    tracker = Tracker()
+    for second in range(20):
+        tracker.note({"source": OUTPUT, "step": 64, "loss": 1.0 / (second + 1)}, float(second))
+    assert (64, None) == (tracker.message(0.0).step, tracker.message(0.0).steps_per_second)
+
+
+def test_rate_is_of_steps_and_not_of_the_lines_between_them() -> None:
+    """Exactly 10 steps a second: a line without a step says nothing about the time of the newest step."""
+    tracker = Tracker()
+    for second in (0.0, 10.0, 20.0):
+        tracker.note({"source": OUTPUT, "step": int(second) * 10}, second)
+        tracker.note({"source": OUTPUT, "accuracy": 0.5}, second + 5.0)
+        assert tracker.message(0.0).steps_per_second in (None, 10.0)
+    assert 10.0 == tracker.message(0.0).steps_per_second
+
+
+def test_printed_rate_is_the_rate() -> None:
+    """Also between steps of event files, which have other times; an old one is not used again."""
+    tracker = Tracker()
+    for second in (0.0, 10.0, 20.0):
+        tracker.note({"source": EVENT_FILES, "step": int(second) * 12}, second)
+        tracker.note({"source": OUTPUT, "steps_per_second": 10.0}, second + 1.0)
+    tracker.note({"source": OUTPUT, "examples_per_second": 2972.4}, 22.0)
+    message = tracker.message(0.0)
+    assert (10.0, 2972.4) == (message.steps_per_second, message.examples_per_second)
+    for second in range(60, 120, 10):
+        tracker.note({"source": EVENT_FILES, "step": second * 12}, float(second))
+    assert 12.0 == tracker.message(0.0).steps_per_second
+
+
+def test_steps_of_several_sources_are_rated_apart() -> None:
+    """Files are written late: their newest step is older than the newest line."""
+    tracker = Tracker()
+    for second in range(10):
+        tracker.note({"source": OUTPUT, "step": second * 10}, float(second))
+    tracker.note({"source": EVENT_FILES, "step": 200}, 10.0)
+    assert tracker.message(0.0).steps_per_second is None
+    tracker.note({"source": EVENT_FILES, "step": 250}, 15.0)
+    assert 10.0 == tracker.message(0.0).steps_per_second
 
 
 @given(st.lists(st.tuples(st.integers(0, 100), st.floats(0, 5)), max_size=300))

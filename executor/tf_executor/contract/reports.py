@@ -210,7 +210,7 @@ class Progress:
     )
     #: Unix time of the first step, if known from event files.
     begun: float | None = _reported(finite)
-    epoch: int | None = _reported(count)
+    epoch: int | None = _reported(count, metric="training_epoch", about="Current epoch, if the program reports it.")
     #: Epochs at the end of the training.
     epochs: int | None = _reported(count)
     #: Estimated remaining seconds, at the mean speed since the first step.
@@ -240,6 +240,11 @@ class Progress:
     workers: int | None = _reported(count)
     #: Step at which the loss became NaN or infinite; None: it is finite, or the step is unknown.
     nan_since: int | None = _reported(count)
+
+    @property
+    def position(self) -> int | None:
+        """The step; the epoch of a program that reports no steps."""
+        return self.epoch if self.step is None else self.step
 
     @property
     def is_of_training(self) -> bool:
@@ -312,7 +317,7 @@ PROGRESS_FIELDS = tuple(
 )
 #: Fields of a report, in addition to metrics; those of them that the points of a stored curve have.
 REPORT_FIELDS = ("time", *(each.name for each in PROGRESS_FIELDS))
-CURVE_FIELDS = ("time", "step", "loss", "steps_per_second", "workers")
+CURVE_FIELDS = ("time", "step", "epoch", "loss", "steps_per_second", "workers")
 #: Metrics in a sentence about the training.
 _METRICS_IN_SENTENCE = 3
 
@@ -323,11 +328,21 @@ def progress_texts(progress: Progress) -> dict[str, str]:
     for item in (each for each in PROGRESS_FIELDS if each.label):
         texts[item.label] = item.form(getattr(progress, item.name))
         if item.name == "step":
-            texts[item.label] = format_part(progress.step, progress.total)
+            texts[item.label] = format_step(progress)
         if item.name == "loss":
             texts[item.label] = format_loss(progress.loss, progress.nan_since)
             texts.update((name, format_number(number)) for name, number in progress.metrics.items())
     return texts
+
+
+def format_step(progress: Progress, *, has_unit: bool = False) -> str:
+    """Return a text such as `406 of 700`, or `epoch 3 of 10` of a program that reports no steps.
+
+    `has_unit`: `step 406 of 700`.
+    """
+    if progress.step is None and progress.epoch is not None:
+        return f"epoch {format_part(progress.epoch, progress.epochs)}"
+    return f"{'step ' * has_unit}{format_part(progress.step, progress.total)}"
 
 
 def describe_progress(progress: Progress, examples_per_second: float | None = None) -> str:
@@ -335,13 +350,14 @@ def describe_progress(progress: Progress, examples_per_second: float | None = No
 
     `examples_per_second`: speed of the whole job; None: use the task's own.
     """
-    step, total, epoch, left = progress.step, progress.total, progress.epoch, progress.seconds_left
+    step, total, left = progress.step, progress.total, progress.seconds_left
+    epoch = "" if step is None or progress.epoch is None else f"epoch {format_part(progress.epoch, progress.epochs)}"
     metrics = list(progress.metrics.items())[:_METRICS_IN_SENTENCE]
     examples = progress.examples_per_second if examples_per_second is None else examples_per_second
     parts = [
-        "" if step is None else f"step {format_part(step, total)}",
+        "" if progress.position is None else format_step(progress, has_unit=True),
         "" if step is None or not total else format_percent(step / total),
-        "" if epoch is None or not progress.epochs else f"epoch {format_part(epoch, progress.epochs)}",
+        epoch,
         "" if progress.loss is progress.nan_since is None else f"loss {format_loss(progress.loss, progress.nan_since)}",
         *(f"{name} {format_number(value)}" for name, value in metrics),
         "" if progress.steps_per_second is None else format_rate(progress.steps_per_second, "steps"),

@@ -190,6 +190,8 @@ _OTHER_DATA = re.compile(r"val|eval|test", re.IGNORECASE)
 _EXAMPLES, _MAX_EXAMPLES = "examples", 1 << 62
 #: Prefix of Keras' values per batch.
 _BATCH = "batch_"
+#: Prefix of Keras' values per epoch, whose step is the number of the epoch, from 0.
+_OF_EPOCH = "epoch_"
 _BEST_LOSSES = ("loss", "epoch_loss", "batch_loss")
 
 
@@ -216,14 +218,14 @@ class ProgressDetector:
         self._own = own
         self._host = socket.gethostname()
         self._files: dict[Path, EventFile | None] = {}
-        self._step = -1
+        self._step = self._epoch = -1
         self._losses: dict[str, float] = {}
         self._examples: int | None = None
         self._begun: float | None = None
 
     def scan(self) -> Mapping[str, float]:
-        """Return known `step`, `loss`, `examples`, `begun`; empty without a new step."""
-        before = self._step
+        """Return known `step`, `epoch`, `loss`, `examples`, `begun`; empty without a new step or epoch."""
+        before = self._step, self._epoch
         open_files_now = _OpenFiles(self._processes)
         budget = [MAX_ENTRIES]
         for path in (path for folder in self._folders for path in _below(folder, MAX_DEPTH, budget)):
@@ -232,10 +234,11 @@ class ProgressDetector:
             file = self._files.get(path)
             if file is not None:
                 self._read(path, file)
-        if self._step == before:
+        if (self._step, self._epoch) == before:
             return {}
         loss = self._losses.get(min(self._losses, key=_rank)) if self._losses else None
-        values = {"step": self._step, "loss": loss, "examples": self._examples, "begun": self._begun}
+        counts = {name: n for name, n in (("step", self._step), ("epoch", self._epoch)) if n >= 0}
+        values = {**counts, "loss": loss, "examples": self._examples, "begun": self._begun}
         return {name: value for name, value in values.items() if value is not None}
 
     def _read(self, path: Path, file: EventFile) -> None:
@@ -246,7 +249,10 @@ class ProgressDetector:
             self._files[path] = None
 
     def _note(self, scalar: Scalar) -> None:
-        self._step = max(self._step, scalar.step)
+        if scalar.tag.rpartition("/")[2].startswith(_OF_EPOCH):
+            self._epoch = max(self._epoch, scalar.step + 1)
+        else:
+            self._step = max(self._step, scalar.step)
         if scalar.step > 0 and scalar.time >= self._started:  # not NaN
             self._begun = scalar.time if self._begun is None else min(self._begun, scalar.time)
         if scalar.tag.rpartition("/")[2] == _EXAMPLES and scalar.value >= 0:  # not NaN

@@ -47,11 +47,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Sample:
-    """Counts at a time of the monotonic clock."""
+    """Counts at a time of the monotonic clock; `step` is the epoch if no steps are known."""
 
     time: float
     step: int | None
     examples: int | None
+    source: str = REPORT
 
 
 class Tracker:
@@ -77,6 +78,8 @@ class Tracker:
         self._members: dict[str, Any] = {}
         #: Last problem of the carrier; empty: solved, None: none yet.
         self._storage_error: str | None = None
+        #: Printed rate -> its time.
+        self._rated: dict[str, float] = {}
         #: Origin of the values; None: no values yet.
         self.source: str | None = None
         #: Time of the last report; None: none yet.
@@ -93,10 +96,10 @@ class Tracker:
         source = report["source"] if report.get("source") in (EVENT_FILES, OUTPUT) else REPORT
         values, metrics = _valid_values(report), _metrics(report)
         if not self._is_preferred(source, values.get("step")):
-            if self.source != EVENT_FILES or not metrics:
+            if self.source != EVENT_FILES or not (metrics or values.keys() & {*_RATES}):
                 return False
-            # Event files have the step; printed metrics, and their epoch, must not stop at their first values.
-            values = {name: values[name] for name in ("epoch", "epochs") if name in values}
+            # Event files have the step; printed metrics, rates and epochs must not stop at their first values.
+            values = {name: values[name] for name in ("epoch", "epochs", *_RATES) if name in values}
             source = EVENT_FILES
         if not (values or metrics):
             return False
@@ -107,14 +110,22 @@ class Tracker:
         self._estimate_total(values)
         if "step" in values and "step" not in self._values:
             self._forget_samples()  # of epochs
-        since = values.pop("nan_since", None)
+        since, is_next_epoch = values.pop("nan_since", None), self._is_next_epoch(values)
         self._values.update(values)
-        reports.note_nan(self._values, self._steps[0] if since is None else since)
+        reports.note_nan(self._values, self._values.get("step") if since is None else since)
         kept = [*self._metrics, *(name for name in metrics if name not in self._metrics)][: reports.MAX_METRICS]
         self._metrics = {name: {**self._metrics, **metrics}[name] for name in kept}
-        self._sample(Sample(self._time_of(report, now), self._steps[0], self._values.get("examples")))
+        time, (count, _) = self._time_of(report, now), self._position
+        self._rated.update(dict.fromkeys(values.keys() & {*_RATES}, time))
+        if values.keys() & {"examples", "step" if "step" in self._values else "epoch"}:
+            self._sample(Sample(time, count, self._values.get("examples"), source))
         # A printed heading of an epoch must not delay the first step by an interval.
-        return source != OUTPUT or bool(metrics or values.keys() - {"epoch", "epochs"})
+        return source != OUTPUT or is_next_epoch or bool(metrics or values.keys() - {"epoch", "epochs"})
+
+    def _is_next_epoch(self, values: Mapping[str, Any]) -> bool:
+        """Return whether an epoch has passed of a program that reports no steps."""
+        before = self._values.get("epoch")
+        return "step" not in self._values and before is not None and values.get("epoch", before) != before
 
     def _time_of(self, report: Mapping[str, Any], now: float) -> float:
         """Return when the program made a report; the last report may arrive late."""
@@ -144,10 +155,10 @@ class Tracker:
             self._estimated_total = step + round((step - steps_before) / (epoch - first) * (epochs - epoch + 1))
 
     @property
-    def _steps(self) -> tuple[int | None, int | None]:
-        """Step and total; epoch and epochs if the program reports values without steps."""
+    def _position(self) -> tuple[int | None, int | None]:
+        """Step and total; epoch and epochs of a program that reports no steps."""
         values = self._values
-        if "step" not in values and (self._metrics or "loss" in values):
+        if "step" not in values:
             return values.get("epoch"), values.get("epochs")
         step, total = values.get("step"), values.get("total", self._estimated_total)
         return step, None if step is not None and total is not None and step > total else total
@@ -156,22 +167,32 @@ class Tracker:
         """Return the next message; `now` is Unix time."""
         self._sequence += 1
         none = Sample(now, None, None)  # the answer of a chief that has reported no step
-        first, last = (self._samples[0], self._samples[-1]) if self._samples else (none, none)
-        step, total = self._steps
-        speed = _speed(first.time, last.time, first.step, last.step)
+        last = self._samples[-1] if self._samples else none
+        # Sources count a step at different times: files are written late.
+        first = next((sample for sample in self._samples if sample.source == last.source), none)
+        step, total = self._position
+        has_steps = "step" in self._values
+        seconds = last.time - first.time
+        speed = _speed(seconds, first.step, last.step) if has_steps else None
         values: dict[str, Any] = {
             **self._values,
-            "step": step,
-            "total": total,
-            "steps_per_second": self._values.get("steps_per_second") if speed is None else speed,
-            "examples_per_second": _speed(first.time, last.time, first.examples, last.examples),
+            **({"step": step, "total": total} if has_steps else {}),
+            "steps_per_second": self._rate("steps_per_second", first, speed),
+            "examples_per_second": self._rate(
+                "examples_per_second", first, _speed(seconds, first.examples, last.examples)
+            ),
             "seconds_left": self._seconds_left(last, total),
-            "saved_step": self._saved_step,
+            "saved_step": self._saved_step if has_steps else None,
             "saves": self._saves or None,
             **self._members,
             "storage_error": self._storage_error,
         }
         return Progress(self._sequence, now, **values, source=self.source, metrics=dict(self._metrics))
+
+    def _rate(self, name: str, first: Sample, speed: float | None) -> float | None:
+        """Return the rate that the program has printed since the `first` sample, else `speed`."""
+        printed = self._values.get(name)
+        return speed if printed is None or (speed is not None and self._rated[name] < first.time) else printed
 
     def _seconds_left(self, last: Sample, total: int | None) -> float | None:
         """Return the remaining time at the mean speed, which includes validation."""
@@ -238,6 +259,8 @@ def _valid_values(report: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
+#: Rates that a program may print.
+_RATES = ("steps_per_second", "examples_per_second")
 #: Name, conversion and check of each value. A loss may be NaN or infinite.
 _FIELDS: tuple[tuple[str, Callable[[Any], Any], Callable[[Any], Any]], ...] = (
     ("step", int, reports.count),
@@ -249,6 +272,7 @@ _FIELDS: tuple[tuple[str, Callable[[Any], Any], Callable[[Any], Any]], ...] = (
     ("epoch", int, reports.count),
     ("epochs", int, reports.count),
     ("steps_per_second", float, reports.finite),
+    ("examples_per_second", float, reports.finite),
     ("of", str, lambda value: value if value in reports.EXAMPLES_OF else None),
 )
 _FIELD_NAMES = frozenset(name for name, _, _ in _FIELDS) | {"source", "_time"}
@@ -275,10 +299,10 @@ def _is_before(sample: Sample, other: Sample) -> bool:
     return any(new is not None and old is not None and new < old for new, old in pairs)
 
 
-def _speed(begin: float, end: float, first: int | None, last: int | None) -> float | None:
-    if first is None or last is None or end <= begin:
+def _speed(seconds: float, first: int | None, last: int | None) -> float | None:
+    if first is None or last is None or last == first or seconds <= 0:
         return None
-    return float(f"{(last - first) / (end - begin):.4g}")  # a slow step takes hours
+    return float(f"{(last - first) / seconds:.4g}")  # a slow step takes hours
 
 
 def checkpoint_files(folder: Path) -> Files:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tf_executor.contract.reports import json_number
+from tf_executor.contract.reports import format_step, json_number
 from tf_executor.contract.text import UNKNOWN, downsample, format_duration, format_loss, format_number
 
 from .model import POINT_FIELDS, Run, digest_key
@@ -61,6 +61,7 @@ def run_results(run: Run) -> dict[str, Any]:
         "seconds": run.seconds,
         "seconds_to_first_step": None if run.first_step is None else round(run.first_step, 2),
         "last_step": last.step,
+        **({} if last.epoch is None else {"last_epoch": last.epoch}),
         **{f"last_{name}": json_number(value) for name, value in metrics.items()},
         **({} if last.nan_since is None else {"loss_nan_since": last.nan_since}),
         **{f"best_{name}": best.get(name) for name in metrics},
@@ -82,7 +83,7 @@ def run_texts(run: Run) -> dict[str, str]:
     best = [f"{name} {format_number(run.best[name])}" for name in names if name in run.best]
     return {
         "time": format_duration(run.seconds),
-        "step": format_number(run.last.step),
+        "step": format_step(run.last),
         "loss": format_loss(run.last.loss, run.last.nan_since),
         "best": ", ".join(best[:_BEST]) or UNKNOWN,
     }

@@ -60,7 +60,10 @@ class RecordedLaunch:
 
 #: Fields of the points of a curve, in addition to their times and metrics; points in charts only have the metrics of
 #: the leading task.
-POINT_FIELDS = ("step", "loss", "nan_since", "steps_per_second", "examples_per_second", "begun", "of", "source")
+POINT_FIELDS = (
+    *("step", "epoch", "epochs", "loss", "nan_since"),
+    *("steps_per_second", "examples_per_second", "begun", "of", "source"),
+)
 
 
 def point_json(point: Progress) -> dict[str, Any]:
@@ -144,7 +147,7 @@ class Run:
     def last(self) -> Progress:
         """Last report of the leading task, so that step, loss and metrics are of one time."""
         points = self.curves.get(self.leader or "", ())
-        return next((point for point in reversed(points) if point.step is not None), Progress())
+        return next((point for point in reversed(points) if point.position is not None), Progress())
 
     @property
     def speed(self) -> tuple[float | None, str]:
@@ -169,7 +172,7 @@ class Run:
     @property
     def first_step(self) -> float | None:
         """Seconds from submission to the first step of any task; None without progress."""
-        times = [point.begun or point.time for points in self.curves.values() for point in points if point.step]
+        times = [point.begun or point.time for points in self.curves.values() for point in points if point.position]
         return max(0.0, min(times) - self.submitted) if times else None
 
 

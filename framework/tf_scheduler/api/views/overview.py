@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from heapq import nsmallest
 from typing import Any
 
-from tf_executor.contract.reports import REPORT_FIELDS, Progress, describe_progress, describe_restart_loss
+from tf_executor.contract.reports import REPORT_FIELDS, Progress, describe_progress, describe_restart_loss, format_step
 from tf_executor.contract.states import Activity, Status, TaskState, assert_never
 from tf_executor.contract.text import format_number, format_part, format_percent, format_resources, list_names
 from tf_scheduler.api.views import plan_messages
@@ -255,7 +255,7 @@ def _task(state: SchedulerState, record: TaskRecord, silence: int) -> TaskRow:
         **values.to_json(("sequence", *REPORT_FIELDS)),
         **usage_of(state, record),  # type: ignore[arg-type]
         memory_mb=memory_of(state, record),
-        step_text="" if values.step is None else format_part(values.step, values.total),
+        step_text="" if values.position is None else format_step(values),
         share_text="" if values.step is None or not values.total else format_percent(values.step / values.total),
         restart_loss=describe_restart_loss(values.step, values.saved_step),
     )

@@ -20,6 +20,7 @@ import click
 from dcos_command.client import ServiceOptions
 from dcos_command.command import IntRange, echo, examples
 from dcos_command.output import Table
+from tf_executor.contract.reports import format_step
 from tf_executor.contract.text import UNKNOWN, format_duration, format_loss, format_number, format_size, pluralize
 from tf_scheduler.cli.common.folders import (
     RESULT,
@@ -160,7 +161,7 @@ def _runs_table(runs: Sequence[Run], metric: str) -> Table:
             datetime.fromtimestamp(run.submitted).strftime("%Y-%m-%d %H:%M"),
             run.outcome,
             format_duration(run.seconds),
-            format_number(run.last.step),
+            format_step(run.last),
             format_loss(run.last.loss, run.last.nan_since),
             *([format_number(run.best.get(metric))] if metric else []),
             str(run.restarts),

@@ -243,6 +243,7 @@ def build_report(
         **_numbers(folder, spec.name),
         "leader": overview.leader if overview is not None else None,
         "total": overview.trainer.total if overview is not None and overview.trainer is not None else None,
+        "epochs": overview.trainer.epochs if overview is not None and overview.trainer is not None else None,
         "written": written,
         "files": kept_files(Path(written_to), *(box / storage.LOCAL for box in boxes if box)),
         "memory_enforced": spec.executor.enforces_memory or cluster.has_containers,
@@ -456,10 +457,11 @@ def summary_lines(report: Report) -> Iterator[str]:
 def _training_lines(report: Report) -> Iterator[str]:
     """Yield the last values with the median speed, and why tasks restarted."""
     results = report["results"]
-    if results.get("last_step") is not None:
+    if results.get("last_step", results.get("last_epoch")) is not None:
         last = {name.removeprefix("last_"): value for name, value in results.items() if name.startswith("last_")}
-        task = {"step": last.pop("step"), "loss": last.pop("loss"), "metrics": last, "total": report["total"]}
-        task["nan_since"] = results.get("loss_nan_since")
+        own = {name: last.pop(name) for name in ("step", "epoch", "loss") if name in last}
+        totals = {name: report[name] for name in ("total", "epochs")}
+        task = {**own, **totals, "metrics": last, "nan_since": results.get("loss_nan_since")}
         speeds = ((results.get(f"median_{unit}_per_second"), unit) for unit in ("examples", "steps"))
         medians = [f"; {format_rate(speed, unit)} (median)" for speed, unit in speeds if speed is not None]
         yield f"  last      {describe_progress(Progress.from_json(task))}{''.join(medians)}"

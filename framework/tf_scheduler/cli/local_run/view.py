@@ -16,7 +16,7 @@ from rich.style import Style
 from rich.text import Text
 
 from dcos_command.service import progress_bar
-from tf_executor.contract.reports import OUTPUT
+from tf_executor.contract.reports import OUTPUT, Progress, format_step
 from tf_executor.contract.states import Activity, tone_of
 from tf_executor.contract.text import (
     UNKNOWN,
@@ -56,7 +56,7 @@ class RunHistory:
 
     def __init__(self) -> None:
         self._losses: list[float] = []
-        self._last_step: int | None = None
+        self._last_position: tuple[int | None, int | None] = (None, None)
         self._since: dict[str, tuple[str, float]] = {}
         #: Why tasks restarted last, until a task trains again.
         self.restart = ""
@@ -67,8 +67,8 @@ class RunHistory:
             if self._since.get(task.name, ("", 0.0))[0] != task.activity:
                 self._since[task.name] = task.activity, seconds
         leader = overview.trainer
-        if leader is not None and leader.loss is not None and leader.step != self._last_step:
-            self._last_step = leader.step
+        if leader is not None and leader.loss is not None and (leader.step, leader.epoch) != self._last_position:
+            self._last_position = leader.step, leader.epoch
             self._losses.append(leader.loss)
         if overview.restart is not None:
             self.restart = overview.detail
@@ -173,9 +173,14 @@ def _next_launch(overview: Overview, now: float) -> str:
 
 def _tiny_progress(overview: Overview) -> Iterator[Text]:
     task = overview.trainer
-    if task is not None and task.step is not None:
+    if task is not None and task.step_text:
         loss = "" if (text := format_loss(task.loss, task.nan_since)) == UNKNOWN else f"  loss {text}"
-        yield _cut(f"step {format_number(task.step)}{loss}")
+        yield _cut(f"{_position(task)}{loss}")
+
+
+def _position(task: TaskRow) -> str:
+    """Return a text such as `step 406`, or `epoch 3` of a program that reports no steps."""
+    return format_step(Progress(step=task.step, epoch=task.epoch), has_unit=True)
 
 
 #: Parts of a line with their ranks; a line that is too long loses those of the highest rank.
@@ -185,11 +190,11 @@ _Ranked = list[tuple[int, Text]]
 def _progress(overview: Overview, width: int, history: RunHistory) -> Iterator[Text]:
     """Yield the bar if the number of steps is known, then loss, metrics and speeds."""
     task = overview.trainer
-    if task is None or task.step is None:
+    if task is None or not task.step_text:
         return
     speed = "" if task.steps_per_second is None else format_rate(task.steps_per_second, "steps")
     below = speed
-    if task.total:
+    if task.step is not None and task.total:
         numbers = [task.share_text, f"step {task.step_text}", speed]
         is_ending = task.seconds_left is None or overview.activity == Activity.STOPPING
         numbers += [] if is_ending else [f"{format_duration(task.seconds_left)} left"]
@@ -207,7 +212,7 @@ def _progress(overview: Overview, width: int, history: RunHistory) -> Iterator[T
 
 def _values(overview: Overview, task: TaskRow, speed: str, history: RunHistory) -> _Ranked:
     """Return the parts of the line below the bar, with their ranks."""
-    parts: _Ranked = [(0, Text("" if task.total else f"step {format_number(task.step)}"))]
+    parts: _Ranked = [(0, Text("" if task.step is not None and task.total else _position(task)))]
     if (loss := format_loss(task.loss, task.nan_since)) != UNKNOWN:
         parts += [(0, Text(f"loss {loss}")), (5, Text(history.sparkline()))]
     metrics = [(name, value) for name, value in task.metrics.items() if value is not None][:_METRICS]
@@ -250,8 +255,8 @@ def _cells(task: TaskRow, seconds: float, history: RunHistory, waits: str) -> Ma
     """Return the cells of a task by column, without columns that are empty."""
     activity, since = Activity.of(task.activity), history.since(task)
     cells = {"name": Text(task.name), "activity": Text(task.activity.upper(), TONE_STYLES[activity.tone])}
-    if task.step is not None and activity in _CALM:
-        cells["step"] = Text(f"step {format_number(task.step)}")
+    if task.step_text and activity in _CALM:
+        cells["step"] = Text(_position(task))
         if task.steps_per_second is not None:
             cells["speed"] = Text(format_rate(task.steps_per_second, "steps"))
     elif activity in _STARTING and since is not None:

@@ -13,15 +13,18 @@ const MIN_GAP = 5; // percent of the width that a number needs
 export function formatTitle({ service, tasks, leader }, activity) {
   const sign = { succeeded: "✓", failed: "!", refused: "!" }[activity];
   if (sign) return `${sign} ${service}`;
-  const reporting = tasks.filter((task) => task.step !== null);
+  const reporting = tasks.filter(isReporting);
   const first = reporting.find((task) => task.name === leader) ?? reporting[0];
   if (activity !== "training" || !first) return `${labelOf(activity)} ${service}`;
-  return `${first.share_text || `step ${first.step_text}`} ${service}`;
+  return `${first.share_text || (first.step === null ? first.step_text : `step ${first.step_text}`)} ${service}`;
 }
+
+// A program may report epochs alone.
+const isReporting = ({ step, epoch }) => step !== null || epoch !== null;
 
 // Names of the tasks whose curves are drawn: the leader, the selected task, and the first that report.
 export function curveNames({ leader, tasks }, selected) {
-  const reporting = tasks.filter((task) => task.step !== null).map((task) => task.name);
+  const reporting = tasks.filter(isReporting).map((task) => task.name);
   const names = new Set([leader, ...(reporting.includes(selected) ? [selected] : []), ...reporting].filter(Boolean));
   return [...names].slice(0, MAX_LINES);
 }
@@ -73,7 +76,9 @@ export function renderCharts(training, view) {
 // After a relaunch the steps go back to the checkpoint, and a new line starts.
 function usablePoints(points, { field, isMetric }, across) {
   let before = Infinity;
+  const unit = points.some(({ step }) => step !== null) ? "step" : "epoch";
   return points
+    .map((point) => ({ ...point, step: point[unit], unit }))
     .map((point) => ({ ...point, x: point[across], y: (isMetric ? point.metrics : point)[field] ?? null }))
     .filter(({ step, y }) => step !== null && y !== null)
     .filter(({ x }, index, all) => x !== all[index + 1]?.x) // of reports at the same step, the last
@@ -120,7 +125,7 @@ function renderChart({ field, title }, lines, changes, { across, smoothing }) {
     smoothing ? lines.map((line) => draw(line, smooth(line.points, smoothing))) : "",
   );
   const numbers = el("div", { class: "levels", "aria-hidden": "true" }, levels.map((y) => el("span", {}, formatNumber(y))));
-  const ends = isTime ? width.map(formatTime) : [formatNumber(width[0]), `step ${formatNumber(width[1])}`];
+  const ends = isTime ? width.map(formatTime) : [formatNumber(width[0]), `${points[0].unit} ${formatNumber(width[1])}`];
   return el(
     "figure",
     { "data-key": field },
