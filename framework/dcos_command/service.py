@@ -63,26 +63,19 @@ def show_progress(answer: Mapping[str, Any]) -> Renderable:
 
 def _representative(job: str, answer: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the task whose loss represents the job: the leader, else the slowest."""
-    tasks = [task for task in answer["tasks"] if task["job"] == job and _position(task) is not None]
+    tasks = [task for task in answer["tasks"] if task["job"] == job and Progress.from_json(task).position is not None]
     leading = [task for task in tasks if task["name"] == answer["leader"]]
-    return min(leading or tasks or [{}], key=lambda task: _position(task) or 0)
-
-
-def _position(task: Mapping[str, Any]) -> int | None:
-    return task.get("epoch") if task.get("step") is None else task["step"]
+    return min(leading or tasks or [{}], key=lambda task: Progress.from_json(task).position or 0)
 
 
 def _progress_row(name: str, job: Mapping[str, Any], task: Mapping[str, Any]) -> list[Any]:
     step, total = job["step"], job["total"]
-    has_total = step is not None and total
-    fraction = step / total if has_total else None
+    fraction = step / total if step is not None and total else None
     losses = [point["loss"] for point in task.get("points") or ()]
     return [
         name,
         Word(progress_bar(fraction), "good" if fraction is not None and fraction >= 1 else "busy"),
-        f"{format_number(step)}/{format_number(total)}"
-        if has_total
-        else format_step(Progress.from_json({**task, **job})),
+        format_step(Progress.from_json({**task, **job})).replace(" of ", "/"),
         format_number(job["steps_per_second"]),
         format_number(job["examples_per_second"]),
         format_duration(task.get("seconds_left")),
@@ -225,9 +218,9 @@ def wait_for_result(service: ServiceClient, limit: float | None = None, *, train
 
 def _first_step(service: ServiceClient) -> Any:
     tasks = service.get(api_path("tf", "progress"))["tasks"]
-    first = next((task for task in tasks if _position(task) is not None), None)
-    at = ("step", "epoch")
-    return first and {"verdict": None, "reason": None, "task": first["name"], **{name: first[name] for name in at}}
+    first = next((task for task in tasks if Progress.from_json(task).position is not None), None)
+    undecided = {"verdict": None, "reason": None}
+    return first and {**undecided, "task": first["name"], "step": first["step"], "epoch": first.get("epoch")}
 
 
 def _show_wait(answer: Mapping[str, Any]) -> Renderable:

@@ -38,6 +38,7 @@ def scanned(*texts: str, pattern: str = "", is_mirrored: bool = False) -> dict[s
         stream.write(text)
         values.update(progress.scan())
     values.pop("_time", None)
+    values.pop("first_step", None)
     return values
 
 
@@ -52,7 +53,7 @@ LOST = "x" * 2 * TAIL_BYTES + "\n"
 
 
 def table() -> Iterator[tuple[str, int, list[str], str]]:
-    """Yield format, line number, the lines printed so far, and the values of the last line, of each row."""
+    """Yield format, number, the lines so far, and the values of the last, of each row."""
     title, lines = "", list[str]()
     for number, row in enumerate(TABLE.read_text().splitlines(), 1):
         if row.startswith("# "):
@@ -78,8 +79,8 @@ def test_lines_of_programs_are_read(title: str, number: int, lines: list[str], v
     for line in lines:
         stream.write(line if line.endswith("\r") else f"{line}\n")
         scans.append(progress.scan())
-    scans[-1].pop("_time", None)
-    scans[-1].pop("nan_since", None)
+    for name in ("_time", "first_step", "nan_since"):
+        scans[-1].pop(name, None)
     assert str(sorted(expected.items())) == str(sorted((name, float(v)) for name, v in scans[-1].items())), number
 
 
@@ -141,8 +142,16 @@ def test_values_have_the_time_of_their_output() -> None:
     stream = Stream()
     progress = OutputProgress([lambda: stream.recent])
     stream.write("step 1/9\n")
-    assert {"step": 1, "total": 9, "_time": 6.0} == progress.scan()
+    assert {"step": 1, "total": 9, "first_step": 1, "_time": 6.0} == progress.scan()
     assert {} == progress.scan()
+
+
+def test_first_step_of_a_scan_is_kept() -> None:
+    """A relaunched program may print many steps in a second."""
+    stream = Stream()
+    progress = OutputProgress([lambda: stream.recent])
+    stream.write("step 5/900\n" + "step 300/900\n")
+    assert (5, 300) == ((values := progress.scan())["first_step"], values["step"])
 
 
 def test_pattern_replaces_known_lines() -> None:

@@ -227,6 +227,8 @@ class Progress:
     source: str | None = _reported(lambda value: value if value in (REPORT, EVENT_FILES, OUTPUT) else None)
     #: Name -> value of up to 16 further metrics.
     metrics: Mapping[str, float] = field(default_factory=dict)
+    #: First step of this launch: low if the program has not restored a checkpoint.
+    first_step: int | None = _reported(count)
     #: Value of `step` when the program wrote its last checkpoint.
     saved_step: int | None = _reported(count)
     #: Number of checkpoints that the program has written since its launch.
@@ -245,6 +247,19 @@ class Progress:
     def position(self) -> int | None:
         """The step; the epoch of a program that reports no steps."""
         return self.epoch if self.step is None else self.step
+
+    def has_begun_again(self, saved_step: int | None) -> bool:
+        """Whether the program began before half of the last checkpoint's step."""
+        return self.first_step is not None and 2 * self.first_step < (saved_step or 0)
+
+    def describe_continuation(self, saved_step: int | None) -> str:
+        """Return where a launch continued after a checkpoint of `saved_step`."""
+        first, saved = format_number(self.first_step), format_number(saved_step)
+        if self.has_begun_again(saved_step):
+            return f"the program did not restore its checkpoint of step {saved}, and began again at step {first}"
+        if self.first_step is not None:
+            return f"continued at step {first}"
+        return "" if saved_step is None else f"its last checkpoint is of step {saved} or later"
 
     @property
     def is_of_training(self) -> bool:
@@ -336,10 +351,7 @@ def progress_texts(progress: Progress) -> dict[str, str]:
 
 
 def format_step(progress: Progress, *, has_unit: bool = False) -> str:
-    """Return a text such as `406 of 700`, or `epoch 3 of 10` of a program that reports no steps.
-
-    `has_unit`: `step 406 of 700`.
-    """
+    """Return `406 of 700`, with unit `step 406 of 700`; without steps `epoch 3 of 10`."""
     if progress.step is None and progress.epoch is not None:
         return f"epoch {format_part(progress.epoch, progress.epochs)}"
     return f"{'step ' * has_unit}{format_part(progress.step, progress.total)}"

@@ -224,7 +224,7 @@ class ProgressDetector:
         self._begun: float | None = None
 
     def scan(self) -> Mapping[str, float]:
-        """Return known `step`, `epoch`, `loss`, `examples`, `begun`; empty without a new step or epoch."""
+        """Return the known values; empty without a new step or epoch."""
         before = self._step, self._epoch
         open_files_now = _OpenFiles(self._processes)
         budget = [MAX_ENTRIES]

@@ -1,6 +1,6 @@
 """Read progress from the lines that a program prints.
 
-`tests/executor/lines_of_programs.py` lists lines as Keras, TensorFlow, PyTorch, tqdm, Hugging Face and other programs
+`tests/executor/lines_of_programs.txt` lists lines as Keras, TensorFlow, PyTorch, tqdm, Hugging Face and other programs
 print them, with what is read from each. An epoch is not a step: without steps, only the epoch is reported.
 """
 
@@ -41,11 +41,11 @@ _TOTAL = r"[ \t]{0,2}(?:/|of)[ \t]{0,9}(\d{1,18})"
 _END = re.compile(rb"([\r\n\x08]+)")
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
 #: Prefixes of launchers, such as `[1,0]<stdout>:` and `[rank0]:`, and of absl and glog; the place in a file of others.
-_LAUNCHER = re.compile(r"\[(?:\d{1,6},\d{1,6}\]<std(?:out|err)>|[a-z-]{0,9}\d{1,6}\]): ?")
-_LOGGER = re.compile(
-    r"[IWEF]\d{4,8} [\d:.]{8,18} {1,9}\d{1,9} [\w./-]{1,99}:\d{1,6}\] ?"
+_PREFIX = re.compile(
+    r"(?:\[(?:\d{1,6},\d{1,6}\]<std(?:out|err)>|[a-z-]{0,9}\d{1,6}\]): ?)?"
+    r"(?:[IWEF]\d{4,8} [\d:.]{8,18} {1,9}\d{1,9} [\w./-]{1,99}:\d{1,6}\] ?"
     r"|[\[(]?(?:\d{4}[/-]\d\d[/-]\d\d|\d\d:\d\d:\d\d|DEBUG|INFO|WARN|ERROR).{0,80}?"
-    r"\b(?!(?:step|epoch|iter|iteration|batch):)[A-Za-z_][\w./-]{0,60}:\d{1,6}(?=[\])>}:]| [|-])"
+    r"\b(?!(?:step|epoch|iter|iteration|batch):)[A-Za-z_][\w./-]{0,60}:\d{1,6}(?=[\])>}:]| [|-]))?"
 )
 #: The printed options of a program, such as `Namespace(rank=0)` and `config: lr=0.1`.
 _OPTIONS = re.compile(
@@ -69,17 +69,11 @@ _VALUE_AT = re.compile(
     re.IGNORECASE,
 )
 #: Printed rates: `global_step/sec: 12.5`, `examples/sec: 400`, and `95.5 img/sec`.
+_STEPS_RATE = re.compile(rf"\b(?:global_)?steps?/sec: {{0,9}}{_NUMBER}")
 _EXAMPLES = r"\b(?:images|img|examples|samples)(?:/s(?:ec(?:ond)?)?|_per_sec(?:ond)?)\b"
-_RATES = (
-    ("steps_per_second", re.compile(rf"\b(?:global_)?steps?/sec: {{0,9}}{_NUMBER}")),
-    (
-        "examples_per_second",
-        re.compile(rf"{_EXAMPLES}(?: (?:per|on) [\w ()]{{1,20}})?: {{0,9}}{_NUMBER}", re.IGNORECASE),
-    ),
-    ("examples_per_second", re.compile(rf"(?<![\w.,]){_NUMBER} {_EXAMPLES}", re.IGNORECASE)),
+_EXAMPLES_RATE = re.compile(
+    rf"(?<![\w.,]){_NUMBER} {_EXAMPLES}|{_EXAMPLES}(?: (?:per|on) [\w ()]{{1,20}})?: {{0,9}}{_NUMBER}", re.IGNORECASE
 )
-#: TensorFlow's benchmarks: step, rate, and the loss at the end.
-_BENCHMARK = re.compile(rf"(\d{{1,18}})\timages/sec: {_NUMBER} \+/- [^\t]{{1,60}}\t{_NUMBER}")
 _GLOBAL_STEP = re.compile(rf"\bglobal[_ ]step{_COUNT}", re.IGNORECASE)
 #: A plural without a total is the number of all steps, or of those of an epoch.
 _STEP = re.compile(
@@ -97,8 +91,6 @@ _IN_EPOCH = re.compile(
     r"(\d{1,18})[ \t]{0,2}(?:/|of)[ \t]{0,9}(\d{1,18})(?![\w/.%]|[ \t]{0,2}\()",
     re.IGNORECASE,
 )
-#: `[0/5][50/1583]`: epoch and batch.
-_TWO_COUNTS = re.compile(r"\[(\d{1,18})/(\d{1,18})\][ \t]{0,2}\[(\d{1,18})/(\d{1,18})\]")
 #: `loss: 2.30  [   64/60000]`: examples in the epoch of the heading.
 _IN_HEADED_EPOCH = re.compile(rf"loss: {_NUMBER} {{1,9}}\[ {{0,9}}\d{{1,18}}/ {{0,9}}\d{{1,18}}\]")
 
@@ -157,6 +149,8 @@ class OutputProgress:
             for line, is_ended in stream.read():
                 if reported := self._parse(line, is_ended):
                     values.update(reported, _time=stream.time)
+                    if "step" in values:
+                        values.setdefault("first_step", values["step"])
                     note_nan(values, values.get("step"))
         return values
 
@@ -185,8 +179,8 @@ class _KnownLines:
         self._epoch, self._epochs = 1, 1
         #: Number of the first epoch: some programs count from 0.
         self._first_epoch = 1
-        #: Steps of an epoch, and the last step in it; 0: unknown.
-        self._steps, self._step = 0, 0
+        #: Steps of an epoch; 0: unknown.
+        self._steps = 0
         #: Whether a bar belongs to the training, rather than to an evaluation after it.
         self._is_open = True
         #: Last epoch and step of a line; whether the program counts steps across epochs; None: certainly not.
@@ -199,8 +193,7 @@ class _KnownLines:
 
     def parse(self, line: str, is_ended: bool) -> Values:
         """Return the values of a line; empty if the line is not about the training."""
-        for prefix in (_LAUNCHER, _LOGGER):
-            line = prefix.sub("", line, 1) if prefix.match(line) else line
+        line = _PREFIX.sub("", line, 1)
         bar = _BAR.match(line)
         if bar is not None:
             return self._bar(line, bar, is_ended)
@@ -214,13 +207,10 @@ class _KnownLines:
                 return {}
         if tqdm := _TQDM.search(line):
             return self._tqdm(line, tqdm)
-        if benchmark := _BENCHMARK.match(line):
-            step, rate, loss = benchmark.groups()
-            return {"step": int(step), "examples_per_second": float(rate), "loss": float(loss)}
         rates: Values = {}
-        for name, pattern in _RATES:
+        for name, pattern in (("steps_per_second", _STEPS_RATE), ("examples_per_second", _EXAMPLES_RATE)):
             if rate := pattern.search(line):
-                rates[name] = float(rate[1])
+                rates[name] = float(rate[rate.lastindex or 0])
                 line = pattern.sub("", line)
         return {**self._counted(line, has_rate=bool(rates)), **rates}
 
@@ -233,9 +223,6 @@ class _KnownLines:
             return {}  # printed options
         if self._epochs != 1 and _IN_HEADED_EPOCH.match(line):
             return {**metrics, "epoch": self._epoch}
-        if counts := _TWO_COUNTS.match(line):
-            epoch, epochs, number, total = map(int, counts.groups())
-            return {**metrics, **self._begin_epoch(epoch, epochs), **self._count(number, total)}
         values: Values = {}
         step, begun = _GLOBAL_STEP.search(line) or _STEP.search(line), _EPOCH.search(line)
         if begun is not None:
@@ -285,7 +272,7 @@ class _KnownLines:
         return self._across_epochs(step, total)
 
     def _across_epochs(self, step: int, steps: int) -> Values:
-        """Return the step of the training; its total is unknown without the number of epochs."""
+        """Return the step of the training, and its total if the epochs are known."""
         total = {"total": self._epochs * steps} if self._epochs and steps else {}
         return {"step": (self._epoch - self._first_epoch) * steps + step, **total}
 

@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Sample:
-    """Counts at a time of the monotonic clock; `step` is the epoch if no steps are known."""
+    """Counts at a time of the monotonic clock; `step`: else the epoch."""
 
     time: float
     step: int | None
@@ -72,7 +72,8 @@ class Tracker:
         self._estimated_total: int | None = None
         #: Step at the last checkpoint; None: unknown.
         self._saved_step: int | None = None
-        #: Number of checkpoints of this launch.
+        #: First step of this launch, and number of its checkpoints.
+        self._first_step: int | None = None
         self._saves = 0
         #: Answer of the chief to the last list of workers.
         self._members: dict[str, Any] = {}
@@ -105,12 +106,14 @@ class Tracker:
             return False
         if source == REPORT != self.source:  # in other units, perhaps
             self._forget_samples()
-            self._values, self._metrics, self._estimated_total = {}, {}, None
+            self._values, self._metrics, self._estimated_total, self._first_step = {}, {}, None, None
         self.source, self.last = source, now
         self._estimate_total(values)
         if "step" in values and "step" not in self._values:
             self._forget_samples()  # of epochs
-        since, is_next_epoch = values.pop("nan_since", None), self._is_next_epoch(values)
+            # The first report of event files has the newest of several steps.
+            self._first_step = values.get("first_step", None if source == EVENT_FILES else values["step"])
+        since = values.pop("nan_since", None)
         self._values.update(values)
         reports.note_nan(self._values, self._values.get("step") if since is None else since)
         kept = [*self._metrics, *(name for name in metrics if name not in self._metrics)][: reports.MAX_METRICS]
@@ -120,12 +123,7 @@ class Tracker:
         if values.keys() & {"examples", "step" if "step" in self._values else "epoch"}:
             self._sample(Sample(time, count, self._values.get("examples"), source))
         # A printed heading of an epoch must not delay the first step by an interval.
-        return source != OUTPUT or is_next_epoch or bool(metrics or values.keys() - {"epoch", "epochs"})
-
-    def _is_next_epoch(self, values: Mapping[str, Any]) -> bool:
-        """Return whether an epoch has passed of a program that reports no steps."""
-        before = self._values.get("epoch")
-        return "step" not in self._values and before is not None and values.get("epoch", before) != before
+        return source != OUTPUT or len(self._samples) > 1 or bool(metrics or values.keys() - {"epoch", "epochs"})
 
     def _time_of(self, report: Mapping[str, Any], now: float) -> float:
         """Return when the program made a report; the last report may arrive late."""
@@ -174,14 +172,14 @@ class Tracker:
         has_steps = "step" in self._values
         seconds = last.time - first.time
         speed = _speed(seconds, first.step, last.step) if has_steps else None
+        examples = _speed(seconds, first.examples, last.examples)
         values: dict[str, Any] = {
             **self._values,
             **({"step": step, "total": total} if has_steps else {}),
             "steps_per_second": self._rate("steps_per_second", first, speed),
-            "examples_per_second": self._rate(
-                "examples_per_second", first, _speed(seconds, first.examples, last.examples)
-            ),
+            "examples_per_second": self._rate("examples_per_second", first, examples),
             "seconds_left": self._seconds_left(last, total),
+            "first_step": self._first_step,
             "saved_step": self._saved_step if has_steps else None,
             "saves": self._saves or None,
             **self._members,
@@ -190,7 +188,7 @@ class Tracker:
         return Progress(self._sequence, now, **values, source=self.source, metrics=dict(self._metrics))
 
     def _rate(self, name: str, first: Sample, speed: float | None) -> float | None:
-        """Return the rate that the program has printed since the `first` sample, else `speed`."""
+        """Return the rate printed since the `first` sample, else `speed`."""
         printed = self._values.get(name)
         return speed if printed is None or (speed is not None and self._rated[name] < first.time) else printed
 
@@ -264,6 +262,7 @@ _RATES = ("steps_per_second", "examples_per_second")
 #: Name, conversion and check of each value. A loss may be NaN or infinite.
 _FIELDS: tuple[tuple[str, Callable[[Any], Any], Callable[[Any], Any]], ...] = (
     ("step", int, reports.count),
+    ("first_step", int, reports.count),
     ("total", int, reports.count),
     ("examples", int, reports.count),
     ("nan_since", int, reports.count),

@@ -58,8 +58,20 @@ def record_report(state: SchedulerState, event: events.ProgressReported | events
             recorded = state.with_process(progress=progress)
         answered = live_workers.record_members(state, launch, event.progress) if state.spec.live else ()
         recorded, outcomes = _record_storage(recorded, record, event.progress.storage_error)
+        if last is None or last.first_step is None:
+            outcomes += _check_restored(state, record, event.progress)
     decision = decide(recorded, *answered, outcomes=outcomes)
     return decision.then(lambda after: status.on_sign_of_life(after, launch, event.agent_id, now))
+
+
+def _check_restored(state: SchedulerState, record: TaskRecord, progress: Progress) -> tuple[Outcome, ...]:
+    """Return an outcome if the relaunched leader has not restored the last checkpoint."""
+    before = state.stored.recoveries.get(record.name)
+    saved_step = None if before is None or before.launch == record.id else before.saved_step
+    if not progress.has_begun_again(saved_step) or not state.spec.is_leader(record.job, record.index):
+        return ()
+    message = f"{record.name}: {progress.describe_continuation(saved_step)}"
+    return (Outcome("NotRestored", message, record.name, warning=True),)
 
 
 def _record_storage(

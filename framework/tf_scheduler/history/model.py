@@ -61,7 +61,7 @@ class RecordedLaunch:
 #: Fields of the points of a curve, in addition to their times and metrics; points in charts only have the metrics of
 #: the leading task.
 POINT_FIELDS = (
-    *("step", "epoch", "epochs", "loss", "nan_since"),
+    *("step", "epoch", "epochs", "first_step", "saved_step", "loss", "nan_since"),
     *("steps_per_second", "examples_per_second", "begun", "of", "source"),
 )
 

@@ -339,6 +339,7 @@ OutcomeKind = Literal[
     "MaintenanceScheduled",
     "MembersChanged",
     "Note",
+    "NotRestored",
     "OptionsRejected",
     "PlanCommanded",
     "PlanComplete",

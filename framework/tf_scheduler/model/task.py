@@ -273,8 +273,9 @@ class Recovery:
     has_served: bool = False
     #: Whether a previous launch has reported progress, or run for some minutes.
     has_begun: bool = False
-    #: Last step of `launch`; None: not reported.
+    #: Last step of `launch`, and step at its last checkpoint; None: not reported.
     step: int | None = None
+    saved_step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,7 @@ def test_lost_task_restarts_with_number_of_failure() -> None:
     shown = overview(Snapshot(apply(state, RecoveryDecided(recovery))))
 
     assert (48, 100, 20) == (shown.restart.step, shown.restart.total, shown.restart.saved_step)
-    text = "worker-1 has failed: exit code 1, at step 48 of 100, from step 20, its last checkpoint"
+    text = "worker-1 has failed: exit code 1, at step 48 of 100; its last checkpoint is of step 20 or later"
     assert text == restart_text(shown.restart)
     assert (Activity.RESTARTING.value, f"1 of 3: {text}") == (shown.activity, shown.detail)
     assert Activity.RESTARTING.value == shown.task("worker-1").activity
@@ -154,12 +154,17 @@ def test_last_restart_is_the_latest_own_cause() -> None:
     }
     for name, (why, since) in reasons.items():
         record = state.stored.tasks[name]
-        recovery = Recovery(name, record.id, Cause.USER_ERROR, why, since, 2.0, 0.0, step=214)
+        recovery = Recovery(name, record.id, Cause.USER_ERROR, why, since, 2.0, 0.0, step=214, saved_step=200)
         again = replace(record, id=f"{record.id}-2", restarts=int(name != "ps-0"))
         state = apply(state, RecoveryDecided(recovery), TaskLaunched(again))
     shown = overview(Snapshot(state))
 
-    assert (None, 2, "worker-0: killed, at step 214") == (shown.restart, shown.restarts, shown.last_restart)
+    text = "worker-0: killed, at step 214; its last checkpoint is of step 200 or later"
+    assert (None, 2, text) == (shown.restart, shown.restarts, shown.last_restart)
+    launch = state.stored.tasks["worker-0"].id
+    for first_step, words in ((201, "continued at step 201"), (7, "the program did not restore its checkpoint of")):
+        again = with_fields(state, progress={launch: Progress(1, 0.0, step=300, first_step=first_step)})
+        assert f"worker-0: killed, at step 214; {words}" in overview(Snapshot(again)).last_restart
 
 
 @pytest.mark.parametrize(

@@ -214,6 +214,50 @@ def test_summary_has_medians_restarts_and_the_next_step(tmp_path: Path, monkeypa
     ] == list(summary_lines(report))
 
 
+@pytest.mark.parametrize(
+    ("task", "first_step", "continuation", "hint"),
+    [
+        (
+            "worker-0",
+            12,
+            "; the program did not restore its checkpoint of step 179, and began again at step 12",
+            "restore",
+        ),
+        ("worker-0", 180, "; continued at step 180", ""),
+        ("worker-1", 206, "; continued at step 206", ""),
+        ("worker-1", None, "", ""),
+    ],
+    ids=["begins again", "restores", "global step continues", "leader continues"],
+)
+def test_summary_says_where_a_restart_continued(
+    tmp_path: Path, task: str, first_step: int | None, continuation: str, hint: str
+) -> None:
+    """A worker may restart alone: the leader, or the global step, continues."""
+    folder = RunFolder(tmp_path / "run")
+    folder.scheduler.mkdir(parents=True)
+    (tmp_path / "written").mkdir()
+    (tmp_path / "written" / "ckpt-179").touch()
+    saved = ', "saved_step": 179' if first_step in (12, 180) else ""
+    point = '{"t": %d, "progress": "%s", "step": %d, "first_step": %d%s}\n'
+    own = task if first_step else "worker-0"
+    lines = [launch % (1, 0) for launch in (LAUNCH, LAUNCH.replace("worker-0", "worker-1").replace('"t%d', '"u%d'))]
+    lines += [point % (2, own, 205, 1, saved), '{"t": 3, "status": "%s0", "state": "failed", "ended": true}\n']
+    lines += ['{"t": 3, "replaced": "%s0", "why": "exit code 1"}\n', LAUNCH.replace("worker-0", task) % (4, 1)]
+    lines += [point % (5, own, 300, first_step or 1, "")]
+    launch = {"worker-0": "t", "worker-1": "u"}[task]
+    folder.recording.write_text("".join(line.replace("%s0", f"{launch}0") for line in lines))
+    seen = replace(SEEN, verdict="succeeded", leader="worker-0", checkpoint_dir=str(tmp_path / "written"))
+    cluster, spec = SimpleNamespace(sandbox=lambda *_: tmp_path, sandboxes=lambda _: {}, has_containers=False), a_spec()
+
+    report = build_report(FollowResult(seen), spec, cluster, folder, 61.0, OutputRedactor(spec, NO_SECRETS))
+
+    lines = list(summary_lines(report))
+    assert [f"  restart   1: {task}: exit code 1, at step 205{continuation}"] == lines[2:3], lines
+    page = "docs/how-to/recipes.md#save-and-resume-checkpoints"
+    expected = [f"  hint      restarts lost all steps: {hint} checkpoints, {page}"] if hint else []
+    assert expected == [line for line in lines if line.startswith("  hint")]
+
+
 def test_report_names_url_of_checkpoints(tmp_path: Path) -> None:
     """What is in the bucket is unknown here: a refused key has stored nothing."""
     notices = ("worker-0: checkpoints are not stored: a",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,32 @@ def test_program_with_a_package_runs(run_process, folder: Path) -> None:
     logs = sorted(Path("../state").glob("dcos-tensorflow/runs/*/logs/worker-*/stdout"))
     assert {"0 ['a b', '--x=1']\n", "1 ['a b', '--x=1']\n"} == {path.read_text() for path in logs}
     assert 4 == len(logs)
+
+
+NEVER_RESTORES = """
+import os, sys, time
+model = os.environ["CHECKPOINT_DIR"] + "/model"
+if os.path.exists(model):
+    print("Epoch 1/1\\nstep 5/100 loss 0.5")
+    sys.exit(0)
+print("Epoch 1/1\\nstep 80/100 loss 0.1", flush=True)
+time.sleep(2)  # the output is read each second
+open(model, "w").close()
+print("step 90/100 loss 0.1", flush=True)
+sys.exit(1)
+"""
+
+
+@pytest.mark.usefixtures("real_mesos")
+def test_program_that_never_restores_is_reported(run_process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the restart, in the summary, and with what to do."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(NEVER_RESTORES)
+    code, out, error = run_process("try", "train.py", "--workers", "1")
+    assert 0 == code, error
+    text = "at step 90; the program did not restore its checkpoint of step [89]0, and began again at step 5\n"
+    assert re.search(text, out), out
+    assert "hint      restarts lost all steps: restore checkpoints" in out
 
 
 @pytest.mark.usefixtures("real_tensorflow")

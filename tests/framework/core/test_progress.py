@@ -9,12 +9,12 @@ from builders import a_spec, with_fields
 from tf_executor.contract.reports import Progress, Usage, describe_progress
 from tf_scheduler.core.scheduler import handle, restored_progress
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.model.effects import TaskForgotten, TaskLaunched
+from tf_scheduler.model.effects import RecoveryDecided, TaskForgotten, TaskLaunched
 from tf_scheduler.model.events import Disconnected, ProgressReported, UsageReported
 from tf_scheduler.model.ids import AgentId, TaskId, TaskName
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TaskRecord
+from tf_scheduler.model.task import Cause, Recovery, TaskRecord
 
 NAME = TaskName("worker-0")
 FIRST, SECOND = TaskId("worker-0__1"), TaskId("worker-0__2")
@@ -68,6 +68,22 @@ def test_change_of_the_storage_is_an_event() -> None:
         kinds.append([(item.kind, item.warning) for item in decision.outcomes])
         assert error == state.storage_error(NAME)
     assert [[], [("StorageFailed", True)], [], [], [("StorageRestored", False)], []] == kinds
+
+
+@pytest.mark.parametrize(("first_step", "kinds"), [(12, [[], ["NotRestored"], []]), (180, [[], [], []])])
+def test_leader_that_does_not_restore_its_checkpoint_is_an_event(first_step: int, kinds: list[list[str]]) -> None:
+    """Once, and as a warning: the steps of each restart are lost."""
+    recovery = Recovery(NAME, FIRST, Cause.USER_ERROR, "failed", 0.0, 0.0, 0.0, step=205, saved_step=179)
+    state = apply(RUNNING, RecoveryDecided(recovery), TaskLaunched(record(SECOND)))
+    outcomes = []
+    for sequence, step in enumerate((None, first_step, first_step)):
+        report = Progress(sequence, 1.0, step, first_step=step)
+        decision = handle(state, ProgressReported(SECOND, report), 0.0, lambda: "new")
+        state = decision.state
+        outcomes.append(decision.outcomes)
+    assert kinds == [[item.kind for item in each] for each in outcomes]
+    text = "worker-0: the program did not restore its checkpoint of step 179, and began again at step 12"
+    assert all(item.message == text and item.warning for each in outcomes for item in each)
 
 
 def test_report_about_storage_is_not_progress() -> None:

@@ -92,8 +92,8 @@ def test_workers_that_join_and_leave_are_listed(confirmed: bool, error: str, exp
 
 def test_absurd_numbers_keep_the_table_narrow() -> None:
     """A task can report any number; large ones have four digits and an exponent."""
-    huge = a_job(step=2**63, total=2**63 - 1, steps_per_second=1e308, examples_per_second=1e308)
-    job = a_task("worker-0", step=2**63, loss=1e308, seconds_left=1e308)
+    huge = a_job(step=2**63 - 1, total=2**63 - 1, steps_per_second=1e308, examples_per_second=1e308)
+    job = a_task("worker-0", step=2**63 - 1, loss=1e308, seconds_left=1e308)
     (table,) = show_progress({"leader": None, "jobs": {"worker": huge}, "tasks": [job]})
     exact = a_job(step=999_999, total=1_000_000)
     (small,) = show_progress({"leader": None, "jobs": {"worker": exact}, "tasks": []})

@@ -10,9 +10,9 @@ from typing import Any
 
 from tf_executor.contract.reports import REPORT_FIELDS, Progress, describe_progress, describe_restart_loss, format_step
 from tf_executor.contract.states import Activity, Status, TaskState, assert_never
-from tf_executor.contract.text import format_number, format_part, format_percent, format_resources, list_names
+from tf_executor.contract.text import format_part, format_percent, format_resources, list_names
 from tf_scheduler.api.views import plan_messages
-from tf_scheduler.core.recovery.replacement import failures_alike, restart_policy
+from tf_scheduler.core.recovery.replacement import failures_alike, last_report, restart_policy
 from tf_scheduler.core.state import after_job
 from tf_scheduler.core.state.spec_index import override_of
 from tf_scheduler.model.ids import UnixTime, executor_of
@@ -90,6 +90,8 @@ class Restart:
     ready_at: UnixTime
     #: Step at the last checkpoint; None if unknown.
     saved_step: int | None = None
+    #: Last checkpoint, or where the program has continued; empty if unknown.
+    continuation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,6 +355,8 @@ def _restart(state: SchedulerState, due: Sequence[Recovery]) -> Restart | None:
     record = state.stored.tasks[first.task]
     others = () if not state.spec.strategy.traits.has_peers else due
     progress = state.process.progress.get(first.launch)
+    saved_step = progress.saved_step if progress else first.saved_step
+    after = Progress() if record.id == first.launch else last_report(state, record)
     return Restart(
         task=first.task,
         others=tuple(recovery.task for recovery in others if recovery is not first),
@@ -362,7 +366,8 @@ def _restart(state: SchedulerState, due: Sequence[Recovery]) -> Restart | None:
         step=progress.step if progress else first.step,
         total=progress.total if progress else None,
         ready_at=first.ready_at,
-        saved_step=progress.saved_step if progress else None,
+        saved_step=saved_step,
+        continuation=after.describe_continuation(saved_step),
     )
 
 
@@ -372,9 +377,7 @@ def restart_text(restart: Restart) -> str:
     if restart.step is None:
         return f"{task}{restart.why}"
     text = f"{task}{restart.why}, at step {format_part(restart.step, restart.total)}"
-    if restart.saved_step is None:
-        return text
-    return f"{text}, from step {format_number(restart.saved_step)}, its last checkpoint"
+    return f"{text}; {restart.continuation}" if restart.continuation else text
 
 
 def _restart_detail(restart: Restart) -> str:

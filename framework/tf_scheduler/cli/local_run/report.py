@@ -262,9 +262,25 @@ def _numbers(folder: RunFolder, service: str) -> Report:
     own = ("state", "seconds")
     return {
         "results": {name: value for name, value in run_results(run).items() if name not in own},
-        "restarts": [
-            {"task": each.task, "why": each.replaced, "step": _last_step(run, each)} for each in run.restarted
-        ],
+        "restarts": [_restart(run, each) for each in run.restarted],
+    }
+
+
+def _restart(run: Run, launch: RecordedLaunch) -> Report:
+    """Return why a launch was replaced, its last step, and where it continued."""
+    last, task = _last_report(run, launch), launch.task if launch.task in run.curves else run.leader
+    # With parameter servers, the leader continues while a worker restarts.
+    ended = launch.ended or launch.launched
+    again = next((each for each in run.launches if each.task == task and each.launched > ended), None)
+    after = (item for item in run.curves.get(task or "", ()) if again and item.time >= again.launched)
+    now = next((item for item in after if item.first_step is not None), Progress())
+    return {
+        "task": launch.task,
+        "why": launch.replaced,
+        "step": last.step,
+        "continuation": now.describe_continuation(last.saved_step),
+        "is_lost": bool(last.step and again and (now.first_step or 0) < last.step),
+        "has_begun_again": now.has_begun_again(last.saved_step),
     }
 
 
@@ -334,14 +350,14 @@ def _failure(
 def _failed_steps(task: str, recorded: Run) -> list[int | None]:
     """Return the last step of each launch that failed by itself; None: unknown."""
     failed = [each for each in recorded.launches if each.task == task and each.state in _FAILED_STATES]
-    return [_last_step(recorded, each) for each in failed if not each.replaced or is_own_cause(each.replaced)]
+    return [_last_report(recorded, each).step for each in failed if not each.replaced or is_own_cause(each.replaced)]
 
 
-def _last_step(recorded: Run, launch: RecordedLaunch) -> int | None:
-    """Return the last step during a launch: its own, else that of the leading task."""
+def _last_report(recorded: Run, launch: RecordedLaunch) -> Progress:
+    """Return the last report during a launch: its own, else that of the leading task."""
     points = recorded.curves.get(launch.task) or recorded.curves.get(recorded.leader or "", ())
-    during = (item.step for item in reversed(points) if launch.launched <= item.time <= (launch.ended or 0.0))
-    return next(during, None)
+    during = (item for item in reversed(points) if launch.launched <= item.time <= (launch.ended or 0.0))
+    return next(during, Progress())
 
 
 def _where(cause: str, lines: Sequence[str]) -> str:
@@ -448,9 +464,11 @@ def summary_lines(report: Report) -> Iterator[str]:
         yield f"  files     {_listed([*map(name_and_size, found)])} in CHECKPOINT_DIR/{keep.FOLDER}/{task}"
     for (task, why), found in groupby(report["files"]["left"], key=lambda item: (item["task"], item["why"])):
         yield f"  not kept  {_listed([*map(name_and_size, found)])} of {task}: {why}"
-    if not (names or is_url) and any(item["step"] for item in report["restarts"]):
+    lost = [item for item in report["restarts"] if item["is_lost"]]
+    has_saved = names or is_url
+    if lost and (not has_saved or any(item["has_begun_again"] for item in lost)):
         page = "docs/how-to/recipes.md#save-and-resume-checkpoints"
-        yield f"  hint      restarts lost all steps: save checkpoints, {page}"
+        yield f"  hint      restarts lost all steps: {'restore' if has_saved else 'save'} checkpoints, {page}"
     yield from _places(report)
 
 
@@ -474,7 +492,8 @@ def _training_lines(report: Report) -> Iterator[str]:
         text = f"{restart['task']}: the same" if any(why in one or one in why for one in causes if one) else name + why
         causes.append(why)
         at = "" if restart["step"] is None else f", at step {format_number(restart['step'])}"
-        yield f"  restart   {number}{of}: {text}{at}"
+        continuation = f"; {restart['continuation']}" if restart["continuation"] else ""
+        yield f"  restart   {number}{of}: {text}{at}{continuation}"
 
 
 def _places(report: Report) -> Iterator[str]:

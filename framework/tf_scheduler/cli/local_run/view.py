@@ -179,7 +179,7 @@ def _tiny_progress(overview: Overview) -> Iterator[Text]:
 
 
 def _position(task: TaskRow) -> str:
-    """Return a text such as `step 406`, or `epoch 3` of a program that reports no steps."""
+    """Return a text such as `step 406`, or `epoch 3` without steps."""
     return format_step(Progress(step=task.step, epoch=task.epoch), has_unit=True)
 
 

@@ -16,7 +16,7 @@ from tf_executor.contract.states import TaskState
 from tf_scheduler.core.placement.constraints import move_ahead
 from tf_scheduler.core.recovery import replacement
 from tf_scheduler.core.recovery.failure_causes import NOT_SENT, blames_agent, cause_of, record_failure
-from tf_scheduler.core.recovery.replacement import EARLY_SECONDS, REJECTED, last_step, replace_launch, restart_group
+from tf_scheduler.core.recovery.replacement import EARLY_SECONDS, REJECTED, last_report, replace_launch, restart_group
 from tf_scheduler.core.state.backoff import jitter_from_id, recent_failures, restart_delay
 from tf_scheduler.core.state.reducer import COLLATERAL_SECONDS, decide, lost_at
 from tf_scheduler.core.state.spec_index import affects
@@ -69,7 +69,8 @@ def _with_evidence(state: SchedulerState, recovery: Recovery, change: StatusChan
         bad_addresses=bad,
         has_served=served or (before is not None and before.has_served),
         has_begun=began or (before is not None and before.has_begun),
-        step=last_step(state, record),
+        step=last_report(state, record).step,
+        saved_step=last_report(state, record).saved_step,
         last_end=REJECTED if _is_rejected(change) else end_signature(status.end) if is_own else "",
     )
     if not status.end.lacks_port or state.spec.network is not None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
+from tf_executor.contract.reports import Progress
 from tf_executor.contract.states import TaskState, Verdict
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.core.state.spec_index import TRAINERS, index_of, trains_together
@@ -70,14 +71,14 @@ def replace_launch(
         start_timeouts=before.start_timeouts if before and not is_joined else 0,
         has_served=(before is not None and before.has_served) or (status is not None and status.healthy is True),
         has_begun=(before is not None and before.has_begun) or has_trained or is_old,
-        step=last_step(state, record),
+        step=last_report(state, record).step,
+        saved_step=last_report(state, record).saved_step,
     )
 
 
-def last_step(state: SchedulerState, record: TaskRecord) -> int | None:
-    """Return the last reported step of a launch; `None` if no step was reported."""
-    progress = state.process.progress.get(record.id)
-    return progress.step if progress else None
+def last_report(state: SchedulerState, record: TaskRecord) -> Progress:
+    """Return the last report of a launch; an empty one if it has not reported."""
+    return state.process.progress.get(record.id, Progress())
 
 
 def restart_group(
