@@ -224,6 +224,8 @@ class TaskRunner:
             ending = replace(
                 report.ending, error=error.text, cannot_start=error.cannot_start, port_taken=error.port_taken
             )
+            if error.signal is not None:
+                ending = replace(ending, exit_code=None, signal=error.signal)
             # A stopped program may have any exception: why it was stopped says more.
             error = error if report.message.startswith("exit code") else replace(error, is_cause=False)
             return replace(report, message=error.message(report.message, output), ending=ending)

@@ -266,8 +266,8 @@ class TaskProcess:
         if not ending.exit_code:
             return excerpt, ProgramError()
         variables = {} if self._paths is None else program_environment(self._payload, self._environ, self._paths)
-        output = self._err.tail if self._err.tail.strip() else self._out.tail
-        error = program_error(ending.exit_code, output, secrets, self._sandbox, variables)
+        last = self._err if self._err.tail.strip() else self._out
+        error = program_error(ending.exit_code, last.tail, secrets, self._sandbox, variables, last.traceback)
         problem = self._port_problem() if error.hint == PORT_HINT else ""
         return excerpt, replace(error, hint=problem, port_taken=True) if problem else error
 

@@ -78,6 +78,16 @@ def test_exception_and_its_line_are_reported(executor: Any) -> None:
     assert f"{error}, exit code 1" == status["message"]
 
 
+@pytest.mark.parametrize("log", ["", "for n in range(9000): print('line', n, file=sys.stderr)\n"])
+def test_long_exception_keeps_its_begin_and_its_end(executor: Any, log: str) -> None:
+    """Tensors make exceptions long."""
+    text = "raise ValueError('wrong shape\\n' + 'x' * 99 + '\\n' * 3 + '12345 ' * 50_000 + '\\nuse fewer')"
+    executor.launch(write(executor, f"import sys\n{log}{text}\n"))
+    status = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED")
+    line = 3 if log else 2
+    assert f"ValueError: wrong shape ... use fewer (program.py:{line}), exit code 1" == status["message"]
+
+
 def test_leftover_processes_are_gone_before_last_update(executor: Any) -> None:
     """A daemon in another session that ignores SIGTERM does not outlive its task."""
     executor.launch_running(write(executor, DAEMON + 'open("ready").close()\n'))

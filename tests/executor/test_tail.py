@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+import base64
+import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,6 +14,7 @@ from hypothesis import strategies as st
 
 from tf_executor.contract.reports import TaskEnd
 from tf_executor.process.last_output import STDERR_BYTES, ProgramError, excerpt, output_excerpt, program_error, redact
+from tf_executor.process.output import TAIL_BYTES
 from tf_scheduler.runtimes.catalogue import creation_arguments
 
 
@@ -95,6 +101,21 @@ OF_TENSORFLOW = """  File "/usr/lib/python3/dist-packages/tensorflow/execute.py"
 TRAIN = '  File "/box/train.py", line 3, in <module>\n    import nope\n'
 DURING = "\nDuring handling of the above exception, another exception occurred:\n\n"
 GRAPH = 'tf.InvalidArgumentError: Graph execution error:\n\n  File "/box/a.py", line 7\nIncompatible shapes\n'
+#: As TensorFlow 2.12 writes it.
+GRAPH_2 = """tf.InvalidArgumentError: Graph execution error:
+
+Detected at node 'a' defined at (most recent call last):
+    File "/box/train.py", line 3, in <module>
+      model.fit()
+Node: 'a'
+2 root error(s) found.
+  (0) INVALID_ARGUMENT:  indices[0] = 9 is not in [0, 1)
+\t [[{{node a}}]]
+  (1) CANCELLED:  x
+0 successful operations.
+0 derived errors ignored. [Op:__inference_f_3]
+"""
+AUTOGRAPH = '  File "/tmp/__autograph_generated_file2z7b85zt.py", line 5, in tf__f\n'
 SYNTAX = '  File "train.py", line 2\n    x = = 1\n        ^\nSyntaxError: invalid\n'
 WRONG_FLAG = "train.py: error: unrecognized arguments: -x"
 VALUE_ERROR = HEADER + '  File "/other/x.py", line 1, in <module>\nValueError: x\n'
@@ -105,7 +126,24 @@ TF_2 = '  File "/venv/lib/python3.11/site-packages/tensorflow/x.py", line 9, in 
 GLOG = "E0000 00:00:1795788707.750300 21 context.cc:911] Failed to remove function remotely\n"
 RANK = "[rank0]: " + (HEADER + TRAIN).replace("\n", "\n[rank0]: ") + "KeyError: 1\n"
 TORCHRUN = HEADER + '  File "/venv/bin/torchrun", line 8, in <module>\n'
-CHILD = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n=====\ntrain.py FAILED\n"
+CHILD = """torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+=====
+train.py FAILED
+-----
+Failures:
+[1]:
+  time      : 2026-11-30_14:45:22
+  rank      : 0 (local_rank: 0)
+  exitcode  : -15 (pid: 24)  (SIGTERM)
+-----
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-30_14:45:22
+  rank      : 1 (local_rank: 1)
+  exitcode  : -9 (pid: 25)  (SIGKILL)
+  traceback : Signal 9 (SIGKILL) received by PID 25
+=====
+"""
 
 
 def error_of(stderr: str, exit_code: int = 1, secrets: Sequence[str] = (), **variables: str) -> ProgramError:
@@ -123,12 +161,19 @@ def error_of(stderr: str, exit_code: int = 1, secrets: Sequence[str] = (), **var
         (VALUE_ERROR + DURING + HEADER + TRAIN + "E\n", "E (train.py:3)"),
         (
             HEADER + TRAIN + GRAPH + "2026-01-02 03:04:05.6: W ignored\n",
-            "InvalidArgumentError: Graph execution error: ... Incompatible shapes (train.py:3)",
+            "InvalidArgumentError: Incompatible shapes (train.py:3)",
+        ),
+        (HEADER + TRAIN + GRAPH_2, "InvalidArgumentError: indices[0] = 9 is not in [0, 1) (train.py:3)"),
+        (
+            HEADER + TRAIN + AUTOGRAPH + "KeyError: 'x'\n\n\n\t [[{{node PyFunc}}]] [Op:Next] name: \n",
+            "KeyError: 'x' (train.py:3)",
         ),
         (HEADER + TRAIN + f"    {GLOG}^^^^^^^^\n{TF_2}{GLOG}KeyError: 1\n", "KeyError: 1 (train.py:3)"),
         ("a log\n" + SYNTAX, "SyntaxError: invalid (train.py:2)"),
         (VALUE_ERROR + "Exception ignored in: <x>\n" + HEADER + TRAIN + "E\n", "ValueError: x (/other/x.py:1)"),
         (RANK + TORCHRUN + CHILD, "KeyError: 1 (train.py:3)"),
+        (TORCHRUN + CHILD, "rank 1 was killed by signal 9 (SIGKILL)"),
+        (TORCHRUN + CHILD.replace("-9 (pid: 25)  (SIGKILL)", "5 (pid: 25) "), "rank 1 exited with code 5"),
         (
             HEADER + TRAIN + "ValueError: no [1.5, -2e-3, 3, 4] in <O at 0x7f3a>\n",
             "ValueError: no [...] in <O> (train.py:3)",
@@ -240,6 +285,36 @@ Additional GRPC error information from remote target /job:ps/replica:0/task:1/de
     error = error_of(f"{HEADER}{TRAIN}{text}")
 
     assert "experimental_io_device='/job:chief/replica:0/task:0/device:CPU:0'" in error.hint
+
+
+def test_error_of_real_graph_is_tensorflow_s_sentence(tmp_path: Path) -> None:
+    """Its first line says `Graph execution error`, and its last line names a node."""
+    program = tmp_path / "train.py"
+    program.write_text("import tensorflow as tf\nf = tf.function(tf.gather)\nf(tf.ones(3), tf.constant(7))\n")
+    run = subprocess.run([sys.executable, program], stderr=subprocess.PIPE, check=False)
+
+    error = program_error(run.returncode, run.stderr[-TAIL_BYTES:], [], str(tmp_path), {})
+
+    assert "InvalidArgumentError: indices = 7 is not in [0, 3) (train.py:3)" == error.text
+
+
+def test_kill_under_torchrun_is_a_kill(executor: Any) -> None:
+    """The launcher exits with code 1; a program that is killed is not wrong."""
+    (executor.sandbox / "report.txt").write_text(TORCHRUN + CHILD)
+    executor.launch("cat report.txt >&2; exit 1")
+    status = executor.states("TASK_STARTING", "TASK_RUNNING", "TASK_FAILED")
+    error = "rank 1 was killed by signal 9 (SIGKILL)"
+    end = TaskEnd.decode(base64.b64decode(status["data"]))
+    assert (f"{error}, exit code 1", TaskEnd(signal=9, error=error)) == (status["message"], end)
+
+
+def test_secret_in_the_gap_of_a_long_exception_is_hidden() -> None:
+    """Neither part of the secret is recognised alone."""
+    start, end = HEADER + TRAIN + "ValueError: wrong login with s3cr", "3t-value in the last line\n"
+    error = program_error(1, end.encode(), ["s3cr3t-value"], "/box", {}, start.encode())
+    assert error.text.startswith("ValueError: wrong ")
+    assert error.text.endswith(" last line (train.py:3)")
+    assert not re.search("s3cr|t-val", error.text)
 
 
 def test_exception_has_no_module_and_no_operation() -> None:

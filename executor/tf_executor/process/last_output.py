@@ -64,10 +64,16 @@ def _inside(sandbox: str) -> re.Pattern[str]:
     return re.compile("|".join(rf"(?<![\w.-]){re.escape(path)}/" for path in paths if path) or "(?!)")
 
 
-def _displayed_lines(data: bytes, secrets: Sequence[str], is_truncated: bool) -> list[str]:
-    """Return the lines as a terminal displays them, without blank lines."""
+def _displayed_lines(data: bytes, secrets: Sequence[str], is_truncated: bool, start: bytes = b"") -> list[str]:
+    """Return the lines as a terminal displays them, without blank lines.
+
+    `start`: output before `data`, with a gap between them that may divide a secret.
+    """
     text = redact(data.decode("utf-8", "replace"), secrets)
-    if is_truncated:
+    if start:
+        margin, before = max(map(len, secrets), default=0), redact(start.decode("utf-8", "replace"), secrets)
+        text = f"{before[: len(before) - margin]} ... {text[margin:]}"
+    elif is_truncated:
         text = _drop_first_line(text, secrets)
     return [visible for line in text.split("\n") if (visible := _as_displayed(line))]
 
@@ -116,10 +122,16 @@ _HEADER = "Traceback (most recent call last):"
 _FRAME = re.compile(r'  File "(.+)", line (\d+)')
 #: Tracebacks of finalizers do not end a program.
 _IGNORED = "Exception ignored "
-#: torchrun's own exception, which follows that of the program.
+#: torchrun's own exception, which follows that of the program, and its report of the first process that failed.
 _LAUNCHER = "torch.distributed.elastic."
-#: Files of Python, of installed packages, of torchrun and of the executor: not the user's program.
-_LIBRARY = re.compile(r"/(site|dist)-packages/|/lib/python[\d.]+/|/bin/torchrun$|^<frozen |/\.tf_executor/")
+_ROOT_CAUSE = re.compile(
+    r"Root Cause .*?\n  rank +: (\d+) .*?\n  exitcode +: (?:-(\d+)|(\d+)) \(pid: \d+\) *(\(\w+\))?", re.S
+)
+#: Files of Python, of installed packages, of torchrun, of AutoGraph (with random names) and of the executor: not the
+#: user's program.
+_LIBRARY = re.compile(
+    r"/(site|dist)-packages/|/lib/python[\d.]+/|/bin/torchrun$|^<frozen |/__autograph_generated_file|/\.tf_executor/"
+)
 #: Lines of loggers (logging, glog), which may follow a traceback.
 _LOGGED = re.compile(r"\d{4}-\d\d-\d\d |[IWE]\d{4,8} ")
 #: Marks of torchrun and PyTorch before a line of a process.
@@ -129,6 +141,16 @@ _NUMBERS = re.compile(r"(?<![\d.])(?:[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?[\s,;\[\]]+
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 #: The module of an exception, and TensorFlow's name of an operation.
 _MODULE, _NODE = re.compile(r"^(?:[a-z_]\w*\.)+(?=_?[A-Z]\w*: )"), re.compile(r"\{\{function_node [^}]*\}\} ?")
+#: First line of TensorFlow's errors in graphs, without the reason.
+_IN_GRAPH = re.compile(r"(?<=Error: )(Graph execution error:|\d+ root error\(s\) found\.)$")
+#: Lines around the reason: where the operation was defined, its node, its server, other errors.
+_GRAPH_DETAIL = re.compile(
+    r"\s*(File |\[\[)|\s{4}|Detected at node|<stack traces |Node: |\d+ root error|Additional GRPC|:?\{|:UNKNOWN:"
+)
+#: Parts of the line with the reason: number and code of an error, node, operation.
+_GRAPH_PART = re.compile(r"^\s+\(\d+\) [A-Za-z_ ]+: +|\s*\[\[\{\{node .*|\s*\[Op:\w+\].*")
+#: Last lines that do not say what is wrong: of a logger, with nothing but a node, or without any word.
+_NO_REASON = re.compile(rf"{_LOGGED.pattern}|\s*\[\[(\{{\{{node|\w+\]\])|\W+$")
 #: Ends of programs that another launch does not change.
 _NEVER_STARTS = re.compile(r"(ModuleNotFoundError|ImportError|SyntaxError|IndentationError|TabError|NameError)\b")
 #: A shell's messages: `sh: 1: x: not found`, `bash: line 1: x: command not found`, `sh: 1: x: Permission denied`.
@@ -155,6 +177,8 @@ class ProgramError:
     hint: str = ""
     #: Whether another process uses the task's port, which the program needs.
     port_taken: bool = False
+    #: Signal that killed a process of torchrun, which itself exits with a code.
+    signal: int | None = None
 
     def message(self, end: str, excerpt: str) -> str:
         """Return the message of a failure.
@@ -170,31 +194,41 @@ HINT = "; hint: "
 
 
 def program_error(
-    exit_code: int, output: bytes, secrets: Iterable[str], sandbox: str, variables: Mapping[str, str]
+    exit_code: int,
+    output: bytes,
+    secrets: Iterable[str],
+    sandbox: str,
+    variables: Mapping[str, str],
+    traceback: bytes = b"",
 ) -> ProgramError:
     """Return the error with which a program ended.
 
     Args:
         output: Last bytes of stderr, or of stdout if the program wrote only to stdout.
         variables: Environment of the program.
+        traceback: First bytes of a traceback that is too long for `output`.
     """
     values = [secret for secret in secrets if len(secret) >= _MIN_SECRET]
-    lines = [_RANK.sub("", line, 1) for line in _displayed_lines(output, values, len(output) >= TAIL_BYTES)]
+    displayed = _displayed_lines(output, values, len(output) >= TAIL_BYTES, traceback)
+    lines = [_RANK.sub("", line, 1) for line in displayed]
     if not lines:
         return ProgramError(_NO_OUTPUT, cannot_start=exit_code in _NO_COMMAND)
     if exit_code in _NO_COMMAND and (message := _SHELL.search(lines[-1])):
         return _missing_command(message[1], message[2], variables)
     first, end, frame = _exception(lines)
-    last = next((line for line in reversed(lines[first:end]) if not _LOGGED.match(line)), lines[-1])
-    folder = _inside(sandbox)
-    texts = [_middle_cut(_folded(folder.sub("", text.strip()))) for text in dict.fromkeys((lines[first], last))]
+    if _LAUNCHER in lines[first] and (cause := _ROOT_CAUSE.search("\n".join(lines[first:end]))):
+        rank, number, code, name = cause.groups()
+        how = f"was killed by signal {number} {name or ''}".rstrip() if number else f"exited with code {code}"
+        return ProgramError(f"rank {rank} {how}", is_cause=True, signal=int(number) if number else None)
+    sentences, folder = _sentences(lines[first:end]), _inside(sandbox)
+    texts = [_middle_cut(_folded(folder.sub("", text.strip()))) for text in dict.fromkeys(sentences)]
     place = f"{folder.sub('', frame[1])[-_PATH_CHARACTERS:]}:{frame[2]}" if frame else ""
     text = " ... ".join(texts) + (f" ({place})" if place else "")
     text = "".join(character if character.isprintable() else " " for character in text)
     if exit_code == _EXCEPTION_CODE and (_HEADER in lines or frame):
         if sentence := _keras_sentence(lines, lines[first:end], frame, variables):
             return ProgramError(f"{place}: {sentence}" if place else sentence, is_cause=True, cannot_start=True)
-        never = last == lines[first] and _NEVER_STARTS.match(last) is not None
+        never = sentences[-1] == lines[first] and _NEVER_STARTS.match(lines[first]) is not None
         return ProgramError(text, is_cause=True, cannot_start=never, hint=hint_of("\n".join(lines[first:end])))
     is_usage = exit_code == _USAGE_ERROR and _is_usage(lines)
     return ProgramError(text, is_usage, is_usage or exit_code in _NO_COMMAND, hint_of("\n".join(lines)))
@@ -285,6 +319,14 @@ def _after_frames(lines: Sequence[str], begin: int) -> int:
     numbered = enumerate(lines[begin:], begin)
     texts = ((n, line) for n, line in numbered if not (line.startswith(" ") or _MARKERS.fullmatch(line)))
     return next((n for n, line in texts if not _LOGGED.match(line)), len(lines) - 1)
+
+
+def _sentences(lines: Sequence[str]) -> tuple[str, ...]:
+    """Return the first and the last line of an exception's text, or the reason of an error in a graph."""
+    if _IN_GRAPH.search(lines[0]):
+        reason = next((line for line in lines[1:] if not _GRAPH_DETAIL.match(line)), lines[-1])
+        return (_IN_GRAPH.sub("", lines[0]) + _GRAPH_PART.sub("", reason),)
+    return lines[0], next((line for line in reversed(lines) if not _NO_REASON.match(line)), lines[-1])
 
 
 def _folded(text: str) -> str:

@@ -16,6 +16,9 @@ PIPE_BYTES = 1 << 20
 CHUNK_BYTES = 1 << 16
 #: Bytes kept for the failure message, enough for a long traceback.
 TAIL_BYTES = 1 << 14
+#: First bytes kept of a longer traceback, and the seconds in which Python writes the whole of it.
+TRACEBACK_BYTES, _TRACEBACK_SECONDS = 1 << 13, 10.0
+_TRACEBACK = b"Traceback (most recent call last):"
 _F_SETPIPE_SZ = 1031  # <fcntl.h>; in Python's fcntl since 3.10
 
 log = logging.getLogger(__name__)
@@ -193,6 +196,8 @@ class Output:
         self.last = time.monotonic()
         #: Number of bytes until now, up to TAIL_BYTES of the last output, its time; replaced as a whole.
         self.recent = (0, b"", self.last)
+        #: First bytes of the last traceback that begins before the tail, and its time.
+        self._traceback, self._traceback_at = b"", self.last
         self._lost = 0
         self._thread = threading.Thread(target=self._copy, name=path.name, daemon=True)
         self._thread.start()
@@ -201,6 +206,11 @@ class Output:
     def tail(self) -> bytes:
         """Up to TAIL_BYTES of the last output."""
         return self.recent[1]
+
+    @property
+    def traceback(self) -> bytes:
+        """First bytes of a traceback that begins before the tail and ends the output."""
+        return self._traceback if self.last < self._traceback_at + _TRACEBACK_SECONDS else b""
 
     def finish(self, timeout: float) -> None:
         """Wait up to `timeout` seconds for all output of processes that have exited."""
@@ -218,12 +228,24 @@ class Output:
                 break
             self.last = time.monotonic()
             total, tail, _ = self.recent
-            self.recent = (total + len(chunk), (tail + chunk)[-TAIL_BYTES:], self.last)
+            data = tail + chunk
+            self.recent = (total + len(chunk), data[-TAIL_BYTES:], self.last)
+            self._keep_traceback(data, len(data) - TAIL_BYTES)
             self._write(chunk)
         os.close(self._reader)
         self._file.close()
         if self._times is not None:
             self._times.close()
+
+    def _keep_traceback(self, data: bytes, dropped: int) -> None:
+        """Keep the first bytes of the last traceback of which `data[:dropped]` is a part."""
+        if dropped <= 0:
+            return
+        begin = data.rfind(_TRACEBACK, 0, dropped + len(_TRACEBACK) - 1)
+        if begin >= 0:
+            self._traceback, self._traceback_at = data[begin:dropped][:TRACEBACK_BYTES], self.last
+        elif self._traceback:
+            self._traceback += data[: min(dropped, TRACEBACK_BYTES - len(self._traceback))]
 
     def _write(self, chunk: bytes) -> None:
         """Write output. On a full disk output is lost, but the program continues."""
