@@ -246,6 +246,9 @@ def test_missing_command_suggests_one(shell: str, tmp_path: Path) -> None:
         ),
         ("OSError: [Errno 28] No space left on device", "disk"),
         ("numpy._core._exceptions._ArrayMemoryError: Unable to allocate 9 GiB", "memory"),
+        ("ValueError: A KerasTensor cannot be used as input to a TensorFlow function.", "TF_USE_LEGACY_KERAS"),
+        ("AttributeError: 'Mean' object has no attribute 'reset_states'.", "TF_USE_LEGACY_KERAS"),
+        ("ValueError: Argument(s) not recognized: {'lr': 0.1}", "tf_keras"),
         ("KeyError: 1", ""),
     ],
 )

@@ -29,6 +29,10 @@ _HINTS = (
     (r"URL fetch failure on|Name or service not known|Temporary failure in name resolution",
      "the task cannot reach this address: give the file in service.data, data of Keras with the path "
      ".keras/datasets/NAME"),
+    (r"A KerasTensor cannot be used as input|has no attribute 'reset_states'|not recognized: \{'lr':|"
+     r"keras\.optimizers\.legacy` is not supported|filepath provided must end in `\.keras`",
+     f'the program is written for Keras 2: add "environment": {{"{KERAS_2}": "1"}} to "service", which needs the '
+     "package tf_keras; a program that imports keras itself imports tf_keras in its place"),
     (r"_temp; No such file or directory\s+\[\[\{\{node SaveV2|did not exist.*\s+\[\[\{\{node MergeV2Checkpoints|"
      r"Failed to find any matching files for .*\s+\[\[\{\{node RestoreV2.*\s.*/job:ps/",
      "each ps reads and writes its part of a checkpoint: set service.checkpoint_dir to a folder that chief and ps "
