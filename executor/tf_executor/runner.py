@@ -23,7 +23,7 @@ from tf_executor.launch import environment
 from tf_executor.lifecycle import events
 from tf_executor.lifecycle.events import LifecycleState
 from tf_executor.lifecycle.steps import step
-from tf_executor.process.last_output import ProgramError
+from tf_executor.process.last_output import HINT, ProgramError
 from tf_executor.process.temporary import TemporaryFolder
 from tf_executor.task import TaskProcess
 
@@ -232,5 +232,6 @@ class TaskRunner:
         # A task that is killed before its server is ready was probably killed because it did not become ready.
         unready = self._awaits_server and self._state.healthy is None
         if report.state == "TASK_FAILED" or (report.state == "TASK_KILLED" and unready):
-            return replace(report, message=report.message + output)
+            hint = f"{HINT}{error.hint}" if error.hint and report.state == "TASK_FAILED" else ""
+            return replace(report, message=report.message + output + hint)
         return report

@@ -36,7 +36,7 @@ from tf_executor.lifecycle.events import Stage, describe_end
 from tf_executor.process import memory, supervisor
 from tf_executor.process.freezing import ProcessSample, sample_processes
 from tf_executor.process.health import HealthChecks, http_problem
-from tf_executor.process.last_output import ProgramError, output_excerpt, program_error, storage_reason
+from tf_executor.process.last_output import ProgramError, crash_hint, output_excerpt, program_error, storage_reason
 from tf_executor.process.output import TAIL_BYTES, Output
 from tf_executor.process.ports import is_listening, is_served_by_others, stranger_at
 from tf_executor.process.supervisor import CommandContext, LimitsError, SpawnError, Supervisor
@@ -264,10 +264,11 @@ class TaskProcess:
             err, out = reason, b""
         excerpt = output_excerpt(err, out, secrets, TAIL_BYTES, self._sandbox)
         if not ending.exit_code:
-            return excerpt, ProgramError()
+            return excerpt, ProgramError(hint=crash_hint(ending.crash))
         variables = {} if self._paths is None else program_environment(self._payload, self._environ, self._paths)
         last = self._err if self._err.tail.strip() else self._out
         error = program_error(ending.exit_code, last.tail, secrets, self._sandbox, variables, last.traceback)
+        error = replace(error, hint=error.hint or crash_hint(ending.crash or error.signal))
         problem = self._port_problem() if error.hint == PORT_HINT else ""
         return excerpt, replace(error, hint=problem, port_taken=True) if problem else error
 

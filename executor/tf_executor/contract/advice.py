@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from difflib import get_close_matches
 from typing import Iterable, Mapping
 
@@ -42,6 +43,16 @@ _HINTS = (
     (r"\bMemoryError\b|bad_alloc|Cannot allocate memory|Unable to allocate|OOM when allocating|CUDA out of memory",
      "memory is exhausted: use smaller batches or a larger `mem`, or, on GPUs, a GPU with more memory"),
 )  # fmt: skip
+_WHERE = "; PYTHONFAULTHANDLER=1 in the environment prints the line"
+#: Signal of a crash -> what it means.
+CRASH_HINTS: Mapping[int, str] = {
+    signal.SIGILL: "the program contains instructions that this processor lacks: use a build for older processors, or "
+    "an agent with a newer one",
+    signal.SIGABRT: f"a library found an error and aborted the program{_WHERE}",
+    signal.SIGSEGV: f"a library accessed memory that is not its own, often because two libraries do not match{_WHERE}",
+    signal.SIGBUS: "memory has no storage behind it: /dev/shm or a disk is full, or a mapped file was truncated",
+    signal.SIGFPE: f"a library divided an integer by zero{_WHERE}",
+}
 #: Classes of the strategies that Model.fit of Keras 3 does not support.
 KERAS_2_STRATEGIES = tuple(item.traits.names[0] for item in Strategy if item.traits.fit_needs_keras_2)
 

@@ -12,6 +12,7 @@ import math
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Callable, Iterable, Mapping, Optional
 
+from .advice import CRASH_HINTS
 from .text import format_duration, format_loss, format_number, format_part, format_percent, format_rate, pluralize
 
 #: Maximum bytes of a report; the executor sends a few hundred.
@@ -130,6 +131,12 @@ class TaskEnd:
     cannot_start: bool = False
     #: Whether the program trained without its peers: it used its library, but nothing listened on the port of rank 0.
     alone: bool = False
+
+    @property
+    def crash(self) -> int | None:
+        """Signal that the program raised by itself, also if a shell reports it as exit code 128 + N; else None."""
+        number = self.signal if self.exit_code is None else self.exit_code - 128
+        return number if number in CRASH_HINTS else None
 
     @property
     def lacks_port(self) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Iterable, Mapping, Sequence
 
 from tf_executor.contract.advice import (
+    CRASH_HINTS,
     KERAS_2,
     KERAS_2_STRATEGIES,
     hint_of,
@@ -20,6 +22,7 @@ from tf_executor.contract.advice import (
 )
 
 from .output import TAIL_BYTES
+from .tree import read_proc
 
 # Excerpt: the last lines for a status message, short and without secrets.
 
@@ -235,6 +238,19 @@ def program_error(
 
 
 # Known causes.
+
+#: Instruction sets that builds of TensorFlow and PyTorch use.
+_INSTRUCTION_SETS = re.compile(r"\b(?:sse4_[12]|avx|avx2|fma|avx512f|amx_tile|asimd|sve)\b")
+
+
+def crash_hint(number: int | None) -> str:
+    """Return what the signal of a crash means, for SIGILL with the processor's instruction sets; else empty."""
+    hint = CRASH_HINTS.get(number or 0, "")
+    if number != signal.SIGILL:
+        return hint
+    sets = ", ".join(sorted(set(_INSTRUCTION_SETS.findall(read_proc(Path("/proc/cpuinfo"))))))
+    return f"{hint}; its instruction sets: {sets or 'unknown'}"
+
 
 _PER_REPLICA = re.compile(r"with an unsupported type \(<class '[\w.]*PerReplica'>\)")
 _NO_KERAS = "Keras cannot be imported. Check that it is installed."

@@ -219,6 +219,27 @@ def test_program_that_can_never_run_ends_job(
     assert seconds_to_the_end(record, launches) < 5
 
 
+@pytest.mark.parametrize(
+    ("command", "end", "meaning"),
+    [
+        ("exec python -c {}", "killed by signal 4 (SIGILL)", "instructions that this processor lacks"),
+        ("python -c {}; exit $?", "exit code 135 (killed by signal 7 (SIGBUS))", "/dev/shm or a disk is full"),
+    ],
+)
+def test_program_that_crashes_twice_ends_job(run_process, tmp_path: Path, command: str, end: str, meaning: str) -> None:
+    """Such ends are not counted, so that the job would restart 20 times."""
+    number = re.search(r"signal (\d+)", end)[1]
+    crash = command.format(f"'import os; os.kill(os.getpid(), {number})'")
+    path = options(tmp_path, crash, {"strategy": "independent"}, parameter_server={"count": 0})
+
+    code, out, _ = run_process("local", "run", path)
+
+    assert 1 == code
+    assert re.match(rf"small failed in [\d.]+ s: worker-\d on agent-1 failed: {re.escape(end)}", out), out
+    assert re.search(rf"  hint +.*{meaning}", out), out
+    assert "  failed    2 times; the same error twice before the first step (restart.fail_fast)" in out
+
+
 def seconds_to_the_end(record: dict[str, Any], launches: int) -> float:
     """Return the seconds from the first failed end of a task's last launch."""
     failed = defaultdict[str, list[float]](list)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from tf_executor.contract.advice import CRASH_HINTS
 from tf_executor.contract.states import TaskState
 from tf_executor.contract.text import format_duration
 from tf_scheduler.core.state.backoff import recent_failures
@@ -126,9 +127,7 @@ SAME_INCIDENT_SECONDS = 5.0
 #: Maximum number of agents whose failures are forgotten with one more failure.
 _FORGOTTEN_TOGETHER = 10
 #: Signals that are not the agent's fault: the program has a bug, or was interrupted.
-_OWN_SIGNALS = frozenset(
-    {signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE, signal.SIGILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
-)
+_OWN_SIGNALS = frozenset({*CRASH_HINTS, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 
 
 def record_failure(

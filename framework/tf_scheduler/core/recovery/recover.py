@@ -46,6 +46,8 @@ _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 
 def end_signature(end: TaskEnd) -> str:
     """Return a text that is equal for equal errors; empty if the error is unknown."""
+    if end.crash:
+        return f"signal {end.crash}"
     is_known = end.error and (end.exit_code or end.cannot_start)
     return f"{end.exit_code}: {_NUMBER.sub('#', end.error)}" if is_known else ""
 
@@ -63,7 +65,8 @@ def _with_evidence(state: SchedulerState, recovery: Recovery, change: StatusChan
     bad = before.bad_addresses if before else ()
     served = change.before is not None and change.before.healthy is True
     began = record.id in state.process.progress or change.seconds_run >= EARLY_SECONDS
-    is_own = recovery.cause is Cause.USER_ERROR or (recovery.cause is Cause.COLLATERAL and not began)
+    is_counted = recovery.cause is Cause.USER_ERROR or (recovery.cause is Cause.COLLATERAL and not began)
+    is_own = is_counted or _has_crashed(status, recovery)
     recovery = replace(
         recovery,
         bad_addresses=bad,
@@ -175,7 +178,8 @@ def _final_sentence(state: SchedulerState, change: StatusChange, recovery: Recov
         failed += f" (collateral: {_first(state, recovery).why})" if cause is Cause.COLLATERAL else ""
         return f"{failed}; {final}"
     # Without any progress of the job, the program may be unable to run.
-    if policy.fail_fast and counts and state.process.last_progress is None:
+    is_own = counts or (_has_crashed(status, recovery) and policy.when is not RestartWhen.ALWAYS)
+    if policy.fail_fast and is_own and state.process.last_progress is None:
         if status.end.cannot_start and (_is_repeated(state, change) or not _has_other_machine(state, record)):
             return f"{failed}; each launch would fail in this way (restart.fail_fast)"
         if _is_broken(state, change, recovery):
@@ -195,6 +199,11 @@ def _final_sentence(state: SchedulerState, change: StatusChange, recovery: Recov
         needs = "this strategy needs all tasks to the end, also in model.save"
         return f"{failed}; {' and '.join(finished)} had already finished, and {needs}"
     return ""
+
+
+def _has_crashed(status: TaskStatus, recovery: Recovery) -> bool:
+    """Return whether the program ended by a signal of its own, which is not counted."""
+    return recovery.cause is Cause.INFRASTRUCTURE and status.end.crash is not None
 
 
 def _is_first_rejection(state: SchedulerState, change: StatusChange, cause: Cause) -> bool:

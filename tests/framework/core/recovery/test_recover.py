@@ -1,5 +1,6 @@
 """Recovery of ended tasks: relaunch, or failure of the job."""
 
+import signal
 from dataclasses import replace
 
 import pytest
@@ -290,6 +291,19 @@ def test_second_end_with_same_error_before_first_step_fails_job() -> None:
     cause = "worker-0: KeyError: 1 (a.py line 2), exit code 1"
     why = "the same error twice before the first step (restart.fail_fast)"
     assert f"{cause}; {why}" == result.sentence
+
+
+@pytest.mark.parametrize("number", [signal.SIGILL, signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE])
+def test_second_crash_before_first_step_fails_job(number: signal.Signals) -> None:
+    """A shell has an exit code instead; a crash after training, or a kill, is no proof."""
+    by_signal = {"exit_code": None, "signal": number}
+    first = recoveries(end(STATE, **by_signal))["worker-0"].last_end
+    for options in (by_signal, {"exit_code": 128 + number}):
+        result = end(with_history(last_end=first), **options).state.stored.result
+        assert result is not None
+        assert "the same error twice before the first step" in result.sentence
+    assert "" == recoveries(end(STATE, **{**by_signal, "signal": signal.SIGKILL}))["worker-0"].last_end
+    assert end(with_history(last_end=first, has_begun=True), **by_signal).state.stored.result is None
 
 
 @pytest.mark.parametrize(
