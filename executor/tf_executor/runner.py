@@ -96,7 +96,7 @@ class TaskRunner:
         try:
             return self._inbox.get(timeout=max(0.0, deadline - time.monotonic()))
         except Empty:
-            return events.Overdue()
+            return events.Overdue("" if self._task is None else self._task.written_file())
 
     def _receive(self, item: Incoming) -> None:
         if isinstance(item, DriverAborted):

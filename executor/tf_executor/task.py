@@ -41,7 +41,7 @@ from tf_executor.process.output import TAIL_BYTES, Output
 from tf_executor.process.ports import is_listening, is_served_by_others, stranger_at
 from tf_executor.process.supervisor import CommandContext, LimitsError, SpawnError, Supervisor
 from tf_executor.process.temporary import TemporaryFolder, replace_file
-from tf_executor.process.tree import descendants, read_proc
+from tf_executor.process.tree import descendants, read_proc, written_file
 from tf_executor.process.user_commands import UserCommands, make_folder
 from tf_executor.process.watchdog import WatchedProcesses
 from tf_executor.process.watchdog_process import session_entry
@@ -235,6 +235,12 @@ class TaskProcess:
         messages += [f"process {pid} is stopped by a signal (SIGSTOP)" for pid in stopped[:1]]
         ending = replace(event.ending, out_of_memory=oom, was_frozen=bool(stopped))
         return events.Exited(ending, "; ".join(messages))
+
+    def written_file(self) -> str:
+        """Return the file that the program is writing, relative to its folders; empty if unknown."""
+        folder = self._payload.environment.get(CHECKPOINT_DIR) or self._sandbox
+        path = written_file(descendants(os.getpid()), folder)
+        return path.replace(f"{folder}/", "", 1).replace(f"{self._sandbox}/", "", 1)
 
     def settle(self, ending: TaskEnd) -> tuple[str, ProgramError]:
         """Release all resources after the last process exits.

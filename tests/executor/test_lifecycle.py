@@ -120,7 +120,7 @@ def test_grace_period_ends_with_sigkill() -> None:
     # A shell may have stopped in time, and its child may not.
     for end in (TaskEnd(signal=9), TaskEnd(signal=15)):
         _, actions = play(Exited(end), TreeGone(), state=state)
-        message = "stopped on request; it did not stop in time and was killed"
+        message = "stopped on request; it was killed after 0 s (kill_grace)"
         assert [SendReport("TASK_KILLED", message, end)] == actions
 
 

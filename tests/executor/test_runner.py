@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import select
 import signal
 from contextlib import ExitStack, suppress
@@ -100,8 +101,31 @@ def test_stubborn_tree_is_killed_after_grace(executor: Any) -> None:
     assert executor.await_file("ready") == "ready"
     executor.kill(grace=0.2)
     status = executor.states("TASK_KILLING", "TASK_KILLED")
-    assert "stopped on request; it did not stop in time and was killed" == status["message"]
+    assert re.fullmatch(r"stopped on request; it was killed after 0\.\d s \(kill_grace\)", status["message"])
     assert [] == executor.processes()
+
+
+def test_kill_in_the_middle_of_a_save_names_the_file(executor: Any) -> None:
+    """The grace period is too short for the checkpoint."""
+    program = """import os, signal
+log = open("train.log", "w")
+def save(number, frame):
+    with open(os.environ["CHECKPOINT_DIR"] + "/model-7.tmp", "wb") as file:
+        file.write(b"x" * 100_000)
+        while True: signal.pause()
+signal.signal(signal.SIGTERM, save)
+open("started", "w").write("yes")
+signal.pause()
+"""
+    folder = executor.sandbox / "checkpoints"
+    folder.mkdir()
+    os.mkfifo(executor.sandbox / "started")
+    executor.launch_running(f"exec {write(executor, program)}", environment={"CHECKPOINT_DIR": str(folder)})
+    assert "yes" == executor.await_file("started")
+    executor.kill(grace=1.0)
+    message = executor.states("TASK_KILLING", "TASK_KILLED")["message"]
+    killed = r"it was killed after [12](\.\d)? s while it wrote model-7\.tmp; kill_grace is too short"
+    assert re.fullmatch(f"stopped on request; {killed}", message), message
 
 
 def test_second_kill_shortens_grace(executor: Any) -> None:

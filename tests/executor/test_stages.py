@@ -157,7 +157,7 @@ def test_kill_policy_overrides_payload(executor: Any) -> None:
     policy = {"kill_policy": {"grace_period": {"nanoseconds": int(0.1e9)}}}
     executor.launch_ready("trap '' TERM; echo ready > ready; sleep 3600 & wait; wait", info=policy, kill_grace=3600.0)
     executor.kill()
-    assert "did not stop in time" in executor.states("TASK_KILLING", "TASK_KILLED")["message"]
+    assert "(kill_grace)" in executor.states("TASK_KILLING", "TASK_KILLED")["message"]
 
 
 def test_user_package_is_importable_in_hooks(executor: Any) -> None:

@@ -153,6 +153,9 @@ class Superseded(Event):
 class Overdue(Event):
     """`LifecycleState.deadline` has passed."""
 
+    #: File that the program is writing; empty if unknown.
+    writes: str = ""
+
 
 @dataclass(frozen=True)
 class Acknowledged(Event):
@@ -268,8 +271,10 @@ class StopReason:
     was_frozen: bool = False
     #: Whether the program was killed because of its memory.
     out_of_memory: bool = False
-    #: Whether processes were still there after the grace period.
-    is_late: bool = False
+    #: When the stop was requested; 0: unknown.
+    at: float = 0.0
+    #: How processes that were still there after the grace period were killed; empty: none were.
+    kill: str = ""
 
 
 def final_report(
@@ -286,7 +291,7 @@ def final_report(
         state = "TASK_FAILED" if stopped.failed else "TASK_KILLED"
         how = "the program had not started"
         if started:
-            how = describe_end(ending) if stopped.failed else _describe_stop(ending, is_late=stopped.is_late)
+            how = describe_end(ending) if stopped.failed else stopped.kill or _describe_stop(ending)
         ending = replace(ending, was_frozen=True) if stopped.was_frozen else ending
         return SendReport(state, _joined(stopped.message, how), ending, stopped.reason, stopped.healthy)
     if not started:
@@ -311,10 +316,8 @@ def describe_end(ending: TaskEnd) -> str:
     return f"exit code {ending.exit_code}{_hint(ending.exit_code)}"
 
 
-def _describe_stop(ending: TaskEnd, *, is_late: bool) -> str:
+def _describe_stop(ending: TaskEnd) -> str:
     """Return how a process ended after a request to stop; empty if it obeyed."""
-    if is_late:
-        return "it did not stop in time and was killed"
     is_asked = ending.signal == signal.SIGTERM or ending.exit_code in (0, _SHELL_SIGNAL_BASE + signal.SIGTERM)
     return "" if is_asked else describe_end(ending)
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, Callable, Tuple
 
 from tf_executor.contract.reports import NO_END
+from tf_executor.contract.text import format_duration
 from tf_executor.lifecycle import events
 from tf_executor.lifecycle.events import LifecycleState, SendReport, Stage, TaskPhase
 from tf_executor.user.fetch import NO_PACKAGE, WRONG_DIGEST
@@ -183,7 +184,7 @@ def _superseded(state: LifecycleState, event: events.Superseded, now: float) -> 
 
 
 def _stop(state: LifecycleState, event: events.TaskStopRequested, now: float) -> Step:
-    return _terminate(state, events.StopReason(event.reason), now + event.grace)
+    return _terminate(state, events.StopReason(event.reason, at=now), now + event.grace)
 
 
 def _stage_overdue(state: LifecycleState, event: events.Overdue, now: float) -> Step:  # noqa: ARG001
@@ -214,8 +215,11 @@ def _exited_on_request(state: LifecycleState, event: events.Exited, now: float) 
     return (replace(state, ending=event.ending), ()) if _is_program(state) else (state, ())
 
 
-def _overdue(state: LifecycleState, event: events.Overdue, now: float) -> Step:  # noqa: ARG001
-    stopped = None if state.stopped is None else replace(state.stopped, is_late=True)
+def _overdue(state: LifecycleState, event: events.Overdue, now: float) -> Step:
+    assert state.stopped is not None
+    cause = f" while it wrote {event.writes}; kill_grace is too short" if event.writes else " (kill_grace)"
+    kill = f"it was killed after {format_duration(round(now - state.stopped.at, 1))}{cause}"
+    stopped = replace(state.stopped, kill=kill)
     return replace(state, stopped=stopped).entered(TaskPhase.KILLING, now + SWEEP_LIMIT), (events.KillTree(),)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import signal
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, Sequence
@@ -151,6 +153,22 @@ def open_files(pid: int) -> Iterator[tuple[int, int]]:
         except OSError:
             continue  # closed meanwhile
         yield status.st_dev, status.st_ino
+
+
+def written_file(pids: Iterable[int], folder: str) -> str:
+    """Return the newest file that a process has open for writing, preferably in `folder`; empty if none.
+
+    Event files do not count: they are open during the whole training.
+    """
+    files: list[tuple[bool, float, str]] = []
+    for entry in (entry for pid in pids for entry in Path(f"/proc/{pid}/fd").glob("*")):
+        flags = re.search(r"flags:\s+(\d+)", read_proc(entry.parent.with_name("fdinfo") / entry.name))
+        with suppress(OSError):
+            path, status = os.readlink(str(entry)), entry.stat()
+            is_written = flags is not None and int(flags[1], 8) & os.O_ACCMODE and stat.S_ISREG(status.st_mode)
+            if is_written and "tfevents" not in path:
+                files.append((path.startswith(folder), status.st_mtime, path))
+    return max(files, default=(False, 0.0, ""))[2]
 
 
 def signal_process(pid: int, number: int) -> None:

@@ -63,6 +63,8 @@ _ERROR_LINES = 5
 #: Lines of the error output in which a traceback is searched.
 _TRACEBACK_LINES = 1000
 #: Between a failure and its remedy in messages of the executor, and a place in a program.
+#: Of the executor's message about a task that did not stop in time.
+_KILLED = " it was killed after "
 _HINT, _PLACE = "; hint: ", re.compile(r"\((\S+):(\d+)\)")
 #: Names in one line of the summary.
 _MAX_LISTED = 5
@@ -455,6 +457,8 @@ def summary_lines(report: Report) -> Iterator[str]:
             yield f"  hint      {_listed(over)}: a cluster kills tasks above mem, as does local run --enforce-memory"
     if stopped := [task["name"] for task in report["tasks"] if task["state"] == TaskState.KILLED.label]:
         yield f"  stopped   {_listed(stopped)}{' (no longer needed)' * (report['state'] == Verdict.SUCCEEDED.value)}"
+    kills = ((task["name"], task["message"].partition(_KILLED)) for task in report["tasks"])
+    yield from (f"  killed    {name}:{how}{rest}" for name, (_, how, rest) in kills if "wrote" in rest)
     yield from (f"  warning   {notice}" for notice in report["notices"])
     names = [*map(name_and_size, report["written"])]
     is_url, folder = "://" in report["checkpoints"], short_path(report["checkpoints"])
