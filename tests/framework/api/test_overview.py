@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from builders import a_running_state, a_spec, with_fields
+from builders import a_job, a_running_state, a_spec, with_fields
 from kit.api import a_record
 from tf_executor.contract.reports import Progress
 from tf_executor.contract.states import Activity, TaskState, Verdict
@@ -17,6 +17,7 @@ from tf_scheduler.model.effects import RecoveryDecided, ResultDecided, StatusSto
 from tf_scheduler.model.ids import AgentId
 from tf_scheduler.model.offer import AgentSnapshot
 from tf_scheduler.model.resources import Resource
+from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import Result, SchedulerState
 from tf_scheduler.model.task import Cause, Recovery, TaskStatus
 
@@ -95,6 +96,16 @@ def test_job_and_tasks_have_an_activity(status, expected) -> None:
 
     assert {expected.value} == {task.activity for task in shown.tasks}
     assert (expected.value, "") == (shown.activity, shown.detail)
+
+
+def test_tensorboard_does_not_train() -> None:
+    """It reads the event files of the others."""
+    spec = a_spec(jobs=(a_job(), a_job(JobKind.TENSORBOARD)))
+    record = a_record(spec, "tensorboard-0")
+    state = apply(SchedulerState(spec), TaskLaunched(record), StatusStored(TaskStatus(record.id, TaskState.RUNNING)))
+    shown = overview(Snapshot(with_fields(state, progress={record.id: Progress(step=7)})))
+
+    assert Activity.RUNNING.value == shown.task("tensorboard-0").activity
 
 
 def test_one_late_server_keeps_the_others_connecting() -> None:

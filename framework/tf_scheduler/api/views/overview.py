@@ -297,7 +297,8 @@ def _program_activity(state: SchedulerState, record: TaskRecord, status: TaskSta
     """Return what a running program is doing."""
     if status.is_frozen:
         return Activity.FROZEN
-    if record.id in state.process.progress:
+    # TensorBoard reads the event files of the others, which look like its own progress.
+    if record.id in state.process.progress and record.job is not JobKind.TENSORBOARD:
         return Activity.STALLED if silence else Activity.TRAINING
     if not state.spec.strategy.traits.has_servers or record.job is JobKind.TENSORBOARD:
         return Activity.RUNNING
