@@ -128,7 +128,8 @@ def _picture(run: Run, title: str, value: Callable[[Progress], float | None], *,
     scale = math.log10 if logarithmic else float
     bottom, top = _room(scale(low), scale(high), zero=not logarithmic and low >= 0)
     end = max(at for line in lines.values() for at, _ in line) or 1.0
-    paths = [_path(line, place, scale, bottom, top, end) for place, line in enumerate(drawn)]
+    starts = [[each.launched - run.submitted for each in run.launches if each.task == task] for task in lines]
+    paths = [_path(line, starts[place], place, scale, bottom, top, end) for place, line in enumerate(drawn)]
     levels = [10.0**mark if logarithmic else mark for mark in ticks(bottom, top)]
     heights = [(mark, 100 * (1 - (scale(mark) - bottom) / (top - bottom))) for mark in levels]
     grid = [tag("i", class_="level", style=f"top:{height:.2f}%") for _, height in heights]
@@ -178,11 +179,15 @@ def _room(low: float, high: float, *, zero: bool) -> tuple[float, float]:
     return (bottom if zero else bottom - size * 0.05), high + size * 0.05
 
 
-def _path(line: Line, place: int, scale: Callable[[float], float], bottom: float, top: float, end: float) -> Html:
+def _path(line: Line, starts: Sequence[float], place: int, scale: Callable[[float], float], *box: float) -> Html:
+    bottom, top, end = box
     points = [(_WIDTH * at / end, _HEIGHT * (1 - (scale(height) - bottom) / (top - bottom))) for at, height in line]
-    path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
-    # A path of one point is drawn as a dot by round ends.
-    return tag("path", d=path if len(points) > 1 else f"{path}h0.01", class_=f"line c{place}")
+    # A line ends with its launch. A path of one point is drawn as a dot by round ends.
+    begins = [True, *(any(a < start <= b for start in starts) for (a, _), (b, _) in pairwise(line))]
+    parts = (
+        f"M{x:.1f} {y:.1f}h0.01" if new else f"L{x:.1f} {y:.1f}" for new, (x, y) in zip(begins, points, strict=True)
+    )
+    return tag("path", d="".join(parts), class_=f"line c{place}")
 
 
 def _legend(lines: Mapping[str, Line]) -> Html:

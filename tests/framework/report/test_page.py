@@ -74,6 +74,16 @@ def test_each_unit_of_speed_has_its_chart():
     assert text.index("640|examples a second") < text.index("Examples a second") < text.index("Steps a second")
 
 
+def test_curve_is_not_drawn_over_an_outage():
+    """The second launch of worker-1 begins at 5 s; a line of one point is a dot."""
+    curves = {"worker-1": tuple(a_point(at, at, 1.0) for at in (3, 4, 8, 9)), "worker-0": (a_point(3, 1, 1.0),)}
+
+    paths = re.findall(r'<path d="([^"]*)"', render_page(a_run(curves=curves)))
+
+    assert [1, 2] == sorted({path.count("M") for path in paths})
+    assert all(path.count("h0.01") == path.count("M") for path in paths)
+
+
 def test_speed_has_marks_where_workers_join_and_leave():
     """Seen from the points of the leader: worker-1 is lost at 4 s, returns at 6 s."""
     marks = re.findall(r'<span class="joined" style="([^"]*)">([^<]*)', render_page(a_run()))
