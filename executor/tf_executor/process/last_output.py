@@ -72,12 +72,14 @@ def _displayed_lines(data: bytes, secrets: Sequence[str], is_truncated: bool, st
 
     `start`: output before `data`, with a gap between them that may divide a secret.
     """
-    text = redact(data.decode("utf-8", "replace"), secrets)
+    text, margin = redact(data.decode("utf-8", "replace"), secrets), max(map(len, secrets), default=0)
     if start:
-        margin, before = max(map(len, secrets), default=0), redact(start.decode("utf-8", "replace"), secrets)
+        before = redact(start.decode("utf-8", "replace"), secrets)
         text = f"{before[: len(before) - margin]} ... {text[margin:]}"
     elif is_truncated:
-        text = _drop_first_line(text, secrets)
+        # The first line may begin inside a secret that was not recognised.
+        first, newline, rest = text.partition("\n")
+        text = rest if newline else first[margin:]
     return [visible for line in text.split("\n") if (visible := _as_displayed(line))]
 
 
@@ -88,12 +90,6 @@ def redact(text: str, secrets: Sequence[str]) -> str:
         if len(part) >= _MIN_SECRET:
             text = text.replace(part, REDACTED)
     return text
-
-
-def _drop_first_line(text: str, secrets: Sequence[str]) -> str:
-    """Drop the first line, which may begin inside a secret that was not recognised."""
-    first, newline, rest = text.partition("\n")
-    return rest if newline else first[max(map(len, secrets), default=0) :]
 
 
 def _as_displayed(line: str) -> str:
@@ -224,7 +220,7 @@ def program_error(
         how = f"was killed by signal {number} {name or ''}".rstrip() if number else f"exited with code {code}"
         return ProgramError(f"rank {rank} {how}", is_cause=True, signal=int(number) if number else None)
     sentences, folder = _sentences(lines[first:end]), _inside(sandbox)
-    texts = [_middle_cut(_folded(folder.sub("", text.strip()))) for text in dict.fromkeys(sentences)]
+    texts = [_folded(folder.sub("", text.strip())) for text in dict.fromkeys(sentences)]
     place = f"{folder.sub('', frame[1])[-_PATH_CHARACTERS:]}:{frame[2]}" if frame else ""
     text = " ... ".join(texts) + (f" ({place})" if place else "")
     text = "".join(character if character.isprintable() else " " for character in text)
@@ -233,7 +229,9 @@ def program_error(
             return ProgramError(f"{place}: {sentence}" if place else sentence, is_cause=True, cannot_start=True)
         never = sentences[-1] == lines[first] and _NEVER_STARTS.match(lines[first]) is not None
         return ProgramError(text, is_cause=True, cannot_start=never, hint=hint_of("\n".join(lines[first:end])))
-    is_usage = exit_code == _USAGE_ERROR and _is_usage(lines)
+    # Of the program's argument parser, or of Python.
+    refuses = "can't open file" in lines[-1] or any(line.lower().startswith("usage:") for line in lines)
+    is_usage = exit_code == _USAGE_ERROR and refuses
     return ProgramError(text, is_usage, is_usage or exit_code in _NO_COMMAND, hint_of("\n".join(lines)))
 
 
@@ -294,11 +292,6 @@ def _strategy_in(path: str) -> str:
     return match[0] if match else ""
 
 
-def _is_usage(lines: Sequence[str]) -> bool:
-    """Return whether the program's argument parser, or Python, refused arguments."""
-    return "can't open file" in lines[-1] or any(line.lower().startswith("usage:") for line in lines)
-
-
 def _missing_command(name: str, problem: str, variables: Mapping[str, str]) -> ProgramError:
     if problem != "not found":
         return ProgramError(f"{name}: {problem}", is_cause=True, cannot_start=True)
@@ -346,10 +339,7 @@ def _sentences(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _folded(text: str) -> str:
-    """Remove addresses, tensor contents, and names of modules and operations."""
-    return _NUMBERS.sub("...", _ADDRESS.sub("", _NODE.sub("", _MODULE.sub("", text))))
-
-
-def _middle_cut(text: str) -> str:
+    """Remove addresses, tensor contents, names of modules and operations, and the middle of a long text."""
+    text = _NUMBERS.sub("...", _ADDRESS.sub("", _NODE.sub("", _MODULE.sub("", text))))
     half = _LINE_CHARACTERS // 2
     return text if len(text) <= _LINE_CHARACTERS else f"{text[: half - 3]}...{text[-half:]}"

@@ -141,18 +141,17 @@ def read_proc(path: Path) -> str:
         return ""
 
 
+def _descriptors(pid: int) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield path in /proc and status of each open file; nothing if unreadable or exited."""
+    with suppress(OSError):
+        for entry in list(Path(f"/proc/{pid}/fd").iterdir()):
+            with suppress(OSError):  # closed meanwhile
+                yield entry, entry.stat()
+
+
 def open_files(pid: int) -> Iterator[tuple[int, int]]:
     """Yield device and inode of each open file; nothing if unreadable or exited."""
-    try:
-        entries = list(Path(f"/proc/{pid}/fd").iterdir())
-    except OSError:
-        return
-    for entry in entries:
-        try:
-            status = entry.stat()
-        except OSError:
-            continue  # closed meanwhile
-        yield status.st_dev, status.st_ino
+    return ((status.st_dev, status.st_ino) for _, status in _descriptors(pid))
 
 
 def written_file(pids: Iterable[int], folder: str) -> str:
@@ -161,13 +160,12 @@ def written_file(pids: Iterable[int], folder: str) -> str:
     Event files do not count: they are open during the whole training.
     """
     files: list[tuple[bool, float, str]] = []
-    for entry in (entry for pid in pids for entry in Path(f"/proc/{pid}/fd").glob("*")):
+    for entry, status in (each for pid in pids for each in _descriptors(pid)):
         flags = re.search(r"flags:\s+(\d+)", read_proc(entry.parent.with_name("fdinfo") / entry.name))
-        with suppress(OSError):
-            path, status = os.readlink(str(entry)), entry.stat()
-            is_written = flags is not None and int(flags[1], 8) & os.O_ACCMODE and stat.S_ISREG(status.st_mode)
-            if is_written and "tfevents" not in path:
-                files.append((path.startswith(folder), status.st_mtime, path))
+        path = os.path.realpath(entry)
+        is_written = flags is not None and int(flags[1], 8) & os.O_ACCMODE and stat.S_ISREG(status.st_mode)
+        if is_written and "tfevents" not in path:
+            files.append((path.startswith(folder), status.st_mtime, path))
     return max(files, default=(False, 0.0, ""))[2]
 
 
