@@ -31,6 +31,7 @@ from tf_scheduler.model.plan import (
     StepDef,
     Work,
 )
+from tf_scheduler.model.redaction import redact_text
 from tf_scheduler.model.state import SchedulerState
 
 
@@ -202,7 +203,9 @@ def leftovers_message(state: SchedulerState) -> str:
         return f"left behind: {'; '.join(left)}"
     if state.process.finished and state.stored.framework_id is None:
         return f"{NO_LEFTOVERS} as far as known: no state is stored, and Mesos did not name a framework to end in time"
-    return NO_LEFTOVERS
+    folder = redact_text(state.spec.checkpoint_dir)
+    stay = f" but the checkpoints in {folder}, from which the next service of this name resumes" if folder else ""
+    return NO_LEFTOVERS + stay
 
 
 def _leftovers(state: SchedulerState) -> Iterator[str]:

@@ -37,7 +37,7 @@ from tf_scheduler.cli.common.folders import read_bytes, state_home
 from tf_scheduler.cli.common.options_file import load_document, load_options
 from tf_scheduler.cli.common.output import echo_json, screen
 from tf_scheduler.cli.local_run.discovery import PROGRAM, background_run, check_name, keep_run
-from tf_scheduler.cli.local_run.fitting import adapt_sizes, notice_of_gpus
+from tf_scheduler.cli.local_run.fitting import adapt_sizes, notice_of_checkpoints, notice_of_gpus
 from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstallation, supervise_all
 from tf_scheduler.errors import JobError, NotRunningError, OptionsError, Problem
 from tf_scheduler.options.load import as_lists, parse, program_is_named, resolve
@@ -75,9 +75,11 @@ def install(options: Path | None, app_id: str | None, directory: Path, misplaced
     for problem in supervise_all(cluster.directory):
         echo(problem, err=True)
     service = InstalledService(cluster.directory, name)
+    document = service.with_checkpoints(document)
     if not service.options():
         check_name(name, "--app-id")
-    service.install(service.with_checkpoints(document))
+        notice_of_checkpoints(document.get("service", {}).get("checkpoint_dir", ""))
+    service.install(document)
     echo(f"installed {DEFAULT_SERVICE} {__version__} as /{name}")
     echo(f"page: {page_address(service.url, service.token)}")
 

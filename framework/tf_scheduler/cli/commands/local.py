@@ -164,7 +164,7 @@ def down(directory: Path, yes: bool) -> None:
     if not LocalCluster.end(directory):
         echo(f"no local cluster is up in {directory}")
         return
-    remains = f"; its logs and sandboxes remain in {directory}" if directory.exists() else ""
+    remains = f"; its logs, sandboxes and checkpoints remain in {directory}" if directory.exists() else ""
     echo(f"the local cluster has stopped{remains}")
 
 

@@ -26,7 +26,7 @@ from tf_executor.contract.text import list_names, pluralize
 from tf_scheduler.cli.common.folders import RunFolder, UserPath, short_path
 from tf_scheduler.cli.common.options_file import load_document, load_options
 from tf_scheduler.cli.common.output import echo_json, folded, json_switch, say
-from tf_scheduler.cli.local_run.fitting import adapt_sizes, check_feasible, notice_of_gpus
+from tf_scheduler.cli.local_run.fitting import adapt_sizes, check_feasible, notice_of_checkpoints, notice_of_gpus
 from tf_scheduler.cli.local_run.follow import (
     ALL,
     LEADER,
@@ -117,6 +117,7 @@ def run(
         notice_of_gpus(spec, specs)
         document, spec = adapt_sizes(load_document(options, settings), spec, specs, fit=fit)
         check_feasible(spec, specs)
+        notice_of_checkpoints(spec.checkpoint_dir)
         job = _Job(spec, document, timeout, as_json, verbose, followed, page, note, every)
         report = _run(job, running or stack.enter_context(_own_cluster(specs, claims)), own=running is None)
     sys.exit(EXIT_CODES.get(report["state"], 1))

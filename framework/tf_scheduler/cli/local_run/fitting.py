@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from dcos_command.command import echo
@@ -14,7 +15,8 @@ from mesos_local.agents import AgentSpec, default_agents
 from mesos_local.cluster import LocalCluster
 from mesos_local.host import MesosLocalError
 from tf_executor.contract.text import join_words
-from tf_scheduler.cli.common.folders import state_home
+from tf_executor.user import keep
+from tf_scheduler.cli.common.folders import short_path, state_home
 from tf_scheduler.cli.common.options_file import can_check_gpus
 from tf_scheduler.core.placement.agents import PlacementContext
 from tf_scheduler.core.placement.matching import NoMatch, match_gang
@@ -218,6 +220,14 @@ def _smaller(spec: ServiceSpec, agents: Sequence[AgentSpec], may_change: Callabl
 def _option(job: JobSpec, size: str) -> tuple[str, str]:
     """Return section and name of the option that sets a size of a job."""
     return ("data_service", f"dispatcher_{size}") if job.section == "data_dispatcher" else (job.section, size)
+
+
+def notice_of_checkpoints(folder: str) -> None:
+    """Print a notice if a job finds checkpoints in a local folder, and how to start without them."""
+    paths = Path(folder).glob("*") if Path(folder).is_absolute() else ()
+    if any(not path.name.startswith((".", keep.FOLDER)) for path in paths):
+        new = "to start new, remove the folder, or set service.checkpoint_dir to another one"
+        echo(f"notice: {short_path(folder)} has checkpoints of an earlier run, to resume from; {new}", err=True)
 
 
 def notice_of_gpus(spec: ServiceSpec, agents: Sequence[AgentSpec]) -> None:
