@@ -220,6 +220,30 @@ def test_killed_supervisor_leaves_no_scheduler(cluster, job) -> None:
     assert set(before.values()) <= {task.task_id for task in read_status(cluster.master.address).tasks}
 
 
+def test_commands_find_a_service_without_its_supervisor(
+    cluster, job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tasks train on. `list`, `status` and `install` of the service start the supervisor again."""
+    home = tmp_path / "state" / "dcos-tensorflow"
+    home.mkdir(parents=True)
+    (home / "local").symlink_to(cluster.directory)
+    monkeypatch.setenv("XDG_STATE_HOME", str(home.parent))
+    install = ("local", "install", "--options", job("found"))
+    assert 0 == run_command(*install).returncode
+    wait_until(lambda: is_deployed(cluster, "found"))
+    before = tasks(cluster)
+
+    for arguments in (("list",), ("status", "--name", "found"), install):
+        supervisor = service(cluster, "found").supervisor
+        supervisor.signal(signal.SIGKILL)
+        wait_until(lambda: service(cluster, "found").supervisor is None)
+        result = run_command(*arguments)
+        assert (0, "found: its supervisor was gone" in result.stderr) == (result.returncode, True), result.stderr
+        assert "No service runs" not in result.stdout
+    assert "found " in run_command("list").stdout
+    assert before == tasks(cluster)
+
+
 def test_installed_service_names_the_checkpoints_it_resumes_from(cluster, job) -> None:
     """Users took the steps of an earlier service for their own."""
     file = cluster.directory / "checkpoints" / "resumes" / "ckpt-1.index"
@@ -282,6 +306,8 @@ def test_update_and_rollback_restart_the_scheduler(cluster, job, tmp_path: Path)
     assert 1 == command("update", "start", "--package-version", "9", "--yes").returncode
     started = command("update", "start", "--options", more, "--yes")
     assert 0 == started.returncode, started.stderr
+    # The restarted scheduler answers already.
+    assert ask(cluster, "changed", "/v1/plans/update").status in (200, 202)
     wait_until(lambda: runs("worker-0", "worker-1", "worker-2"))
     described = json.loads(command("describe").stdout)
     assert (3, "hidden") == (described["worker"]["count"], described["worker"]["environment"][0]["value"])

@@ -72,15 +72,17 @@ def install(options: Path | None, app_id: str | None, directory: Path, misplaced
         notice_of_gpus(spec, cluster.specs)
         document = dict(adapt_sizes(load_document(options), spec, cluster.specs)[0])
     name = (app_id or document.get("service", {}).get("name", DEFAULT_SERVICE)).strip("/")
+    service = InstalledService(cluster.directory, name)
+    is_gone = service.supervisor is None
     for problem in supervise_all(cluster.directory):
         echo(problem, err=True)
-    service = InstalledService(cluster.directory, name)
-    document = service.with_checkpoints(document)
-    if not service.options():
-        check_name(name, "--app-id")
-        notice_of_checkpoints(document.get("service", {}).get("checkpoint_dir", ""))
-    service.install(document)
-    echo(f"installed {DEFAULT_SERVICE} {__version__} as /{name}")
+    if not (service.options() and is_gone):
+        document = service.with_checkpoints(document)
+        if not service.options():
+            check_name(name, "--app-id")
+            notice_of_checkpoints(document.get("service", {}).get("checkpoint_dir", ""))
+        service.install(document)
+        echo(f"installed {DEFAULT_SERVICE} {__version__} as /{name}")
     echo(f"page: {page_address(service.url, service.token)}")
 
 

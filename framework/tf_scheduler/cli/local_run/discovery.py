@@ -142,7 +142,7 @@ def _local_services(environment: Mapping[str, str]) -> Iterator[ServiceClient]:
 
 
 def _unadvertised(local: Collection[ServiceClient], environment: Mapping[str, str]) -> Iterator[ServiceClient]:
-    """Yield unadvertised schedulers (`scheduler run`) on the cluster of `local up`."""
+    """Yield unadvertised schedulers on the cluster of `local up`: of `scheduler run`, or without their supervisor."""
     from mesos_local.master_api import read_status  # most services are advertised
     from mesos_local.record import read_record
 
@@ -153,6 +153,11 @@ def _unadvertised(local: Collection[ServiceClient], environment: Mapping[str, st
         frameworks = read_status(master.address).frameworks if master and master.alive() else ()
     except MesosLocalError:  # a damaged record, or no answer
         return
+    if frameworks and any((state_home() / "local" / "services").glob("*/options.json")):
+        from .installed import supervise_all  # most services are not installed
+
+        Screen(sys.stderr).show(supervise_all(state_home() / "local"))
+        yield from (service for service in _local_services(environment) if service.name not in names)
     for framework in frameworks:
         if framework.connected and framework.webui_url and framework.name not in names:
             with suppress(CommandError):  # another program

@@ -7,6 +7,7 @@ CLUSTER/services/ID/
   supervisor.json    process and URL of the service; valid while that process runs
   failure            why the scheduler last failed
   uninstall          exists while the service is being removed
+  reload             exists until the supervisor has restarted the scheduler with new options
 """
 
 from __future__ import annotations
@@ -176,12 +177,13 @@ class InstalledService:
         self.write(options)
         try:
             self.ensure_supervised()
-            self._await_api()
+            self.await_api()
         except JobError:
             self._discard()
             raise
 
-    def _await_api(self) -> None:
+    def await_api(self) -> None:
+        """Wait until the API accepts connections. Raises JobError if the scheduler does not start."""
         deadline = time.monotonic() + _START_TIMEOUT
         while not _accepts_connections(self.url):
             failure, supervisor = self.failure, self.supervisor
@@ -233,7 +235,15 @@ class InstalledService:
         if supervisor is None:
             self.ensure_supervised()
         else:
+            (self.folder / "reload").touch()
             supervisor.signal(signal.SIGHUP)
+
+    def await_reload(self) -> None:
+        """Wait until the restarted scheduler answers, or has failed."""
+        while (self.folder / "reload").exists() and self.supervisor is not None:
+            time.sleep(0.05)  # the standard library cannot await a file
+        with suppress(JobError):  # the service reports its failure
+            self.await_api()
 
 
 def _accepts_connections(url: str) -> bool:
@@ -283,6 +293,7 @@ class LocalInstallation:
             raise CommandError("service.name: cannot change; uninstall the service first")
         self.service.write(new)
         self.service.reload()
+        self.service.await_reload()
         return {"resolvedOptions": resolved}
 
     def uninstall(self) -> Any:
@@ -342,6 +353,7 @@ class _Supervisor:
                         self._reload, self._uninstalling = False, self._service.is_uninstalling
                         (folder / "failure").unlink(missing_ok=True)
                         scheduler.restart(self._launch(), **self._variables())
+                        (folder / "reload").unlink(missing_ok=True)
                     with suppress(OSError):  # the disk is full or read-only: the next round tries again
                         scheduler.poll()
                         url = self._url(scheduler)
@@ -413,10 +425,12 @@ class _Supervisor:
 
 
 def supervise_all(cluster: Path) -> Iterator[str]:
-    """Restart missing supervisors; yield a message for each that does not start."""
-    for service in InstalledService.all(cluster):
+    """Start missing supervisors again; yield a message for each."""
+    for service in (each for each in InstalledService.all(cluster) if each.supervisor is None):
         try:
             service.ensure_supervised()
+            service.await_api()
+            yield f"notice: {service.id}: its supervisor was gone; it runs again"
         except JobError as error:
             yield str(error)
 
