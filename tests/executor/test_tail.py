@@ -235,7 +235,7 @@ def test_missing_command_suggests_one(shell: str, tmp_path: Path) -> None:
             f"runtime create {creation_arguments((1, 15), 12)[1]}`",
         ),
         ("AttributeError: module 'tensorflow' has no attribute 'placeholder'. Did you mean: x?", "TensorFlow 1"),
-        ("OSError: [Errno 98] Address already in use", "port"),
+        ("OSError: [Errno 98] Address already in use", "the program chooses a port itself, or opens one twice"),
         ("tensorflow.python.framework.errors_impl.UnknownError: Could not start gRPC server", "port"),
         ("torch.distributed.DistBackendError: NCCL error in: x", "NCCL_DEBUG"),
         ("ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!", "gloo"),

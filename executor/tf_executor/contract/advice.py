@@ -12,10 +12,8 @@ from .strategies import Strategy
 #: Variable that makes tf.keras Keras 2, the package tf_keras; and the values that TensorFlow accepts.
 KERAS_2, KERAS_2_VALUES = "TF_USE_LEGACY_KERAS", ("1", "true", "True")
 
-#: Hint on an error of a server whose port is in use.
-PORT_HINT = (
-    "another process uses the port; programs should use the task's own port, which is in TF_CONFIG and TASK_PORT"
-)
+#: Hint on an error of a server whose port is in use, if no other process has a port of the task.
+PORT_HINT = "the program chooses a port itself, or opens one twice; its own port is in TF_CONFIG and TASK_PORT"
 #: Text of an error -> what to do. The first entry counts.
 _HINTS = (
     (r"No module named 'tensorflow\.(examples|contrib)|module 'tensorflow[\w.]*' has no attribute '(app|flags|Session|"
