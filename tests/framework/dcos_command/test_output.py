@@ -110,3 +110,14 @@ def test_words_are_not_broken_on_narrow_terminals(width: int) -> None:
     for drawing in (drawn, wrapped):
         assert all(len(line) <= width for line in drawing)
         assert all(any(word in line for line in drawing) for cell in row for word in cell.split()), drawing
+
+
+def test_long_path_breaks_at_a_slash() -> None:
+    """A broken name is not found in the folder."""
+    path = "/home/someone/dcos-tensorflow/runs/train-20261130-abcdef/logs"
+    for width in (30, 40, 50, 60):
+        lines = list(render_lines(Table(("task", "path"), [["worker-0", path]]), width))
+        parts = [re.sub("^(worker-0|task: worker-0|path: )", "", line).strip() for line in lines]
+        parts = [part for part in parts if part not in ("", "task  path", "task      path")]
+        assert path == "".join(parts)
+        assert {"/"} == {part[-1] for part in parts[:-1]}
