@@ -237,7 +237,7 @@ class TaskProcess:
         return events.Exited(ending, "; ".join(messages))
 
     def written_file(self) -> str:
-        """Return the file that the program is writing, relative to its folders; empty if unknown."""
+        """Return the file that the program is writing, relative to its folders, or ""."""
         folder = self._payload.environment.get(CHECKPOINT_DIR) or self._sandbox
         path = written_file(descendants(os.getpid()), folder)
         return path.replace(f"{folder}/", "", 1).replace(f"{self._sandbox}/", "", 1)

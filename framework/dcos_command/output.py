@@ -198,7 +198,7 @@ def _stacked(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
 
 
 def _wrapped(cell: str, limit: int) -> list[str]:
-    """Break lines at spaces; break a word only if it is too long for a line, a path at a slash if possible."""
+    """Break lines at spaces, words that are longer than a line also after a slash."""
     lines = re.sub(rf"\S{{{limit + 1},}}", lambda word: word[0].replace("/", "/\0 "), cell).split("\n")
     parts = (part for line in lines for part in textwrap.wrap(line, max(1, limit), break_on_hyphens=False) or [""])
     return [part.replace("\0 ", "").replace("\0", "") for part in parts]

@@ -134,7 +134,7 @@ class TaskEnd:
 
     @property
     def crash(self) -> int | None:
-        """Signal that the program raised by itself, also if a shell reports it as exit code 128 + N; else None."""
+        """Signal that the program raised, also as a shell's exit code 128 + N; or None."""
         number = self.signal if self.exit_code is None else self.exit_code - 128
         return number if number in CRASH_HINTS else None
 

@@ -242,7 +242,7 @@ _INSTRUCTION_SETS = re.compile(r"\b(?:sse4_[12]|avx|avx2|fma|avx512f|amx_tile|as
 
 
 def crash_hint(number: int | None) -> str:
-    """Return what the signal of a crash means, for SIGILL with the processor's instruction sets; else empty."""
+    """Return what the signal of a crash means; empty for another signal."""
     hint = CRASH_HINTS.get(number or 0, "")
     if number != signal.SIGILL:
         return hint
@@ -331,7 +331,7 @@ def _after_frames(lines: Sequence[str], begin: int) -> int:
 
 
 def _sentences(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return the first and the last line of an exception's text, or the reason of an error in a graph."""
+    """Return an exception's first and last line, or the reason of a graph's error."""
     if _IN_GRAPH.search(lines[0]):
         reason = next((line for line in lines[1:] if not _GRAPH_DETAIL.match(line)), lines[-1])
         return (_IN_GRAPH.sub("", lines[0]) + _GRAPH_PART.sub("", reason),)
@@ -339,7 +339,7 @@ def _sentences(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _folded(text: str) -> str:
-    """Remove addresses, tensor contents, names of modules and operations, and the middle of a long text."""
+    """Remove addresses, tensors, modules, operations, and the middle of a long text."""
     text = _NUMBERS.sub("...", _ADDRESS.sub("", _NODE.sub("", _MODULE.sub("", text))))
     half = _LINE_CHARACTERS // 2
     return text if len(text) <= _LINE_CHARACTERS else f"{text[: half - 3]}...{text[-half:]}"

@@ -238,7 +238,7 @@ class Output:
             self._times.close()
 
     def _keep_traceback(self, data: bytes, dropped: int) -> None:
-        """Keep the first bytes of the last traceback of which `data[:dropped]` is a part."""
+        """Keep the first bytes of the last traceback that is in `data[:dropped]`."""
         if dropped <= 0:
             return
         begin = data.rfind(_TRACEBACK, 0, dropped + len(_TRACEBACK) - 1)

@@ -142,7 +142,7 @@ def read_proc(path: Path) -> str:
 
 
 def _descriptors(pid: int) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield path in /proc and status of each open file; nothing if unreadable or exited."""
+    """Yield path in /proc and status of each open file; nothing if unreadable."""
     with suppress(OSError):
         for entry in list(Path(f"/proc/{pid}/fd").iterdir()):
             with suppress(OSError):  # closed meanwhile
@@ -155,7 +155,7 @@ def open_files(pid: int) -> Iterator[tuple[int, int]]:
 
 
 def written_file(pids: Iterable[int], folder: str) -> str:
-    """Return the newest file that a process has open for writing, preferably in `folder`; empty if none.
+    """Return the newest file open for writing, preferably in `folder`, or "".
 
     Event files do not count: they are open during the whole training.
     """

@@ -223,7 +223,7 @@ def test_killed_supervisor_leaves_no_scheduler(cluster, job) -> None:
 def test_commands_find_a_service_without_its_supervisor(
     cluster, job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its tasks train on. `list`, `status` and `install` of the service start the supervisor again."""
+    """`list`, `status` and `install` start the supervisor again; the tasks train on."""
     home = tmp_path / "state" / "dcos-tensorflow"
     home.mkdir(parents=True)
     (home / "local").symlink_to(cluster.directory)

@@ -142,7 +142,7 @@ def _local_services(environment: Mapping[str, str]) -> Iterator[ServiceClient]:
 
 
 def _unadvertised(local: Collection[ServiceClient], environment: Mapping[str, str]) -> Iterator[ServiceClient]:
-    """Yield unadvertised schedulers on the cluster of `local up`: of `scheduler run`, or without their supervisor."""
+    """Yield schedulers of `scheduler run`, and of services without supervisor."""
     from mesos_local.master_api import read_status  # most services are advertised
     from mesos_local.record import read_record
 

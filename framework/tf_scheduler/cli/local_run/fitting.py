@@ -223,7 +223,7 @@ def _option(job: JobSpec, size: str) -> tuple[str, str]:
 
 
 def notice_of_checkpoints(folder: str) -> None:
-    """Print a notice if a job finds checkpoints in a local folder, and how to start without them."""
+    """Print a notice if a job finds checkpoints, and how to start without them."""
     paths = Path(folder).glob("*") if Path(folder).is_absolute() else ()
     if any(not path.name.startswith((".", keep.FOLDER)) for path in paths):
         new = "to start new, remove the folder, or set service.checkpoint_dir to another one"

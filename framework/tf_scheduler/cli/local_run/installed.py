@@ -183,7 +183,7 @@ class InstalledService:
             raise
 
     def await_api(self) -> None:
-        """Wait until the API accepts connections. Raises JobError if the scheduler does not start."""
+        """Wait until the API accepts connections. Raises JobError if it never does."""
         deadline = time.monotonic() + _START_TIMEOUT
         while not _accepts_connections(self.url):
             failure, supervisor = self.failure, self.supervisor

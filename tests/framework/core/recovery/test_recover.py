@@ -295,7 +295,7 @@ def test_second_end_with_same_error_before_first_step_fails_job() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGILL, signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE])
 def test_second_crash_before_first_step_fails_job(number: signal.Signals) -> None:
-    """A shell has an exit code instead; a crash after training, or a kill, proves nothing."""
+    """Also as a shell's exit code; not after training, and not a kill."""
     by_signal = {"exit_code": None, "signal": number}
     first = recoveries(end(STATE, **by_signal))["worker-0"].last_end
     for options in (by_signal, {"exit_code": 128 + number}):
