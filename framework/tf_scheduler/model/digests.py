@@ -40,7 +40,8 @@ def split_data(text: str) -> tuple[DataFile, ...]:
     A URL may have a digest: URL#sha256=DIGEST. Raises ValueError if anything else follows `#`.
     """
     if is_data_list(text):
-        return tuple(_data_file(**record) for record in json.loads(text))
+        records = json.loads(text)
+        return tuple(_data_file(**({"url": each} if isinstance(each, str) else each)) for each in records)
     urls = [url.strip() for url in text.split(",") if url.strip()]
     wrong = [url for url in urls if not re.fullmatch(f"[^#]*({_MARK}{DIGEST_PATTERN})?", url)]
     if wrong:

@@ -16,7 +16,7 @@ import pytest
 from jobs import options
 from kit.commands import run_program
 from tf_scheduler.cli.common.options_file import load_document, load_options
-from tf_scheduler.cli.common.programs import folder_problem, pack_folder, read_only_copy
+from tf_scheduler.cli.common.programs import folder_problem, is_shared_folder, pack_folder, read_only_copy
 from tf_scheduler.errors import OptionsError
 from tf_scheduler.model.spec import Uri
 from tf_scheduler.options.load import data_has_addresses, resolve
@@ -63,8 +63,12 @@ def test_data_is_copied_once(tmp_path: Path, state: Path) -> None:
 
 def test_uncopied_data_is_reported(tmp_path: Path) -> None:
     """Without a partial copy; `cp` says why."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "gone").symlink_to("nowhere")
+
     with pytest.raises(OptionsError, match=r"service\.data: cannot copy \S+: cp: "):
-        read_only_copy(tmp_path)
+        read_only_copy(tmp_path / "data")
+    assert [] == list((tmp_path / "state" / "dcos-tensorflow" / "data").iterdir())
 
 
 def test_local_data_is_linked(tmp_path: Path) -> None:
@@ -137,7 +141,7 @@ def test_files_that_git_ignores_are_not_packed(folder: Path) -> None:
     git(folder / "sub", "init")
     (folder / "sub" / "inner.py").touch()
 
-    assert [".gitignore", "lib/__init__.py", "new.py", "sub/inner.py", "train.py"] == names(pack_folder(folder))
+    assert ["lib/__init__.py", "new.py", "sub/inner.py", "train.py"] == names(pack_folder(folder))
 
 
 @pytest.mark.parametrize("is_in_repository", [False, True])
@@ -154,7 +158,7 @@ def test_folder_outside_of_repositories_has_gitignore(folder: Path, is_in_reposi
     (folder / ".gitignore").write_text("*.npz\n")
 
     assert "" == folder_problem(folder)
-    assert [".gitignore", "lib/__init__.py", "train.py"] == names(pack_folder(folder))
+    assert ["lib/__init__.py", "train.py"] == names(pack_folder(folder))
     assert {".gitignore", "data.npz", "lib", "train.py"} == {path.name for path in folder.iterdir()}
 
 
@@ -163,7 +167,68 @@ def test_folder_is_packed_without_git(folder: Path, monkeypatch: pytest.MonkeyPa
     (folder / ".gitignore").write_text("train.py\n")
     monkeypatch.setattr(shutil, "which", lambda _: None)
 
-    assert [".gitignore", "lib/__init__.py", "train.py"] == names(pack_folder(folder))
+    assert ["lib/__init__.py", "train.py"] == names(pack_folder(folder))
+
+
+KEY = "-----BEGIN RSA PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize("is_repository", [False, True])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (".netrc", ""),
+        (".aws/credentials", ""),
+        ("lib/.secrets/token", ""),
+        ("service-account.json", f'{{"private_key": "{KEY}"}}'),
+        ("lib/id_rsa", KEY),
+        ("store.p12", ""),
+        ("netrc", "machine example.com login me password x"),
+        ("cache/CACHEDIR.TAG", ""),
+        ("state/dcos-tensorflow/history.db", ""),
+        ("checkpoints/ckpt-1.index", ""),
+        ("data/a.npz", ""),
+        ("mnist-try-2.json", '{\n  "service": {\n    "name": "mnist"'),
+    ],
+)
+def test_private_files_and_own_files_are_not_packed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, is_repository: bool
+) -> None:
+    """Each task, and each reader of the archive, would get them; also if git tracks them."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text)
+    (folder / "certificate.pem").write_text("-----BEGIN CERTIFICATE-----")
+    if is_repository:
+        git(folder, "init")
+        git(folder, "add", "--force", ".")
+    settings = {"job_url": ".", "data": "data" if name.startswith("data") else "", "checkpoint_dir": "checkpoints"}
+
+    document = load_document(options(folder, "python train.py", settings))
+
+    archive = Path(unquote(urlsplit(document["service"]["job_url"]).path))
+    assert ["certificate.pem", "lib/__init__.py", "options.json", "train.py"] == names(archive)
+
+
+def test_only_imported_modules_of_a_home_are_packed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line says how many."""
+    monkeypatch.setenv("HOME", str(folder))
+    for name in ("letter.txt", "other.py"):
+        (folder / name).touch()
+    path = options(folder, "python train.py", {"job_url": "."})
+
+    url = load_document(path)["service"]["job_url"]
+    load_options(path)
+
+    assert ["lib/__init__.py", "train.py"] == names(Path(unquote(urlsplit(url).path)))
+    assert "packed 2 files, 62 bytes, of ~\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", ["/", "/tmp", "/var/tmp", "/home", "~"])
+def test_folders_of_many_programs_are_shared(path: str, folder: Path) -> None:
+    assert (True, False) == (is_shared_folder(Path(path).expanduser()), is_shared_folder(folder))
 
 
 def test_archive_is_named_after_its_content(folder: Path, state: Path) -> None:
@@ -212,6 +277,26 @@ def test_document_names_the_archive(folder: Path) -> None:
     assert "train.py" in names(Path(unquote(urlsplit(url).path)))
 
 
+def test_large_folder_of_data_is_not_copied(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A second copy may not fit the disk; a changed small one is copied again."""
+    data = folder / "data"
+    data.mkdir()
+    (data / "a").write_text("one")
+    path = options(folder, "true", {"data": "data/"})
+    (first,) = load_options(path).uris
+    (data / "b").write_text("two")
+    (second,) = load_options(path).uris
+    monkeypatch.setattr("tf_scheduler.cli.common.options_file.MAX_COPY", 1)
+
+    (linked,) = load_options(path).uris
+
+    assert first.value != second.value != linked.value == data.as_uri()
+    assert {"data"} == {uri.file_name for uri in (first, second, linked)}
+    assert f"linked {data}, 6 bytes: too large for a read-only copy" in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("real_mesos")
 def test_package_beside_the_program_is_imported(run_process, tmp_path: Path, folder: Path) -> None:
     """A run with a folder; its ignored file is not in the sandbox."""
@@ -233,3 +318,24 @@ def test_package_beside_the_program_is_imported(run_process, tmp_path: Path, fol
     shown = run_process("history", "show", "last")[1]
     (archive,) = tmp_path.glob("state/dcos-tensorflow/programs/*.tar")
     assert f"sha256_{archive.name}" in shown
+
+
+@pytest.mark.usefixtures("real_mesos")
+def test_folder_of_data_is_linked(run_process, folder: Path) -> None:
+    """At its own path, without being packed; tasks cannot change the user's data."""
+    data = folder / "assets" / "train"
+    data.mkdir(parents=True)
+    (data / "a.csv").write_text("1,2")
+    (folder / "train.py").write_text(
+        "from pathlib import Path\nfile = Path('assets/train/a.csv')\nprint(file.read_text())\n"
+        "try:\n    file.write_text('wrong')\nexcept OSError:\n    pass\n"
+    )
+    service = {"strategy": "independent", "job_url": ".", "data": ["assets/train"]}
+    path = options(folder, "python train.py", service, parameter_server={"count": 0}, worker={"count": 1})
+
+    code, out, error = run_process("local", "run", path, "--json")
+
+    assert (0, "succeeded") == (code, json.loads(out)["state"]), error
+    assert "1,2" == Path(json.loads(out)["tasks"][0]["logs"], "stdout").read_text().strip()
+    assert "1,2" == (data / "a.csv").read_text()
+    assert "packed 3 files" in error

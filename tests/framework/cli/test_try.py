@@ -158,7 +158,10 @@ def test_program_alone_is_used_in_a_large_folder(attempt, invoke, folder: Path) 
 
     assert "../mnist/train.py" == options["service"]["job_url"]
     notice = f"{folder}: 100.0 MB to pack, of at most 64.0 MB; the largest files: data.npz 100.0 MB, train.py 8 bytes"
-    assert f"notice: {notice}; move data elsewhere, or name it in .gitignore. The tasks get only train.py\n" in error
+    assert (
+        f"notice: {notice}; link data with service.data, or name it in .gitignore. The tasks get only train.py\n"
+        in error
+    )
     Path("mnist-try.json").unlink()
     (folder / "lib.py").touch()
     (folder / "train.py").write_text("import lib")

@@ -96,7 +96,7 @@ def test_data_may_be_records(form) -> None:
         ),
         ([{"url": "http://h/a#sha256=1"}], "service.data.0.url: only `#sha256=DIGEST` may follow a URL"),
         ([{"url": "http://h/a", "path": "a\0"}], "service.data.0.path: must not contain"),
-        (["http://h/a"], 'service.data.0: must be an object, not "http://h/a"'),
+        ([5], "service.data.0: must be an object, not 5"),
         ({"url": "http://h/a"}, 'service.data: must be text or a list of {"url": ..., "path": ...}, not {"url":'),
         ("[{", "service.data: must be URLs, or a list of objects as JSON: Expecting"),
         ('[{"url": "http://h/\\ud800"}]', "service.data: must be URLs, or a list of objects as JSON"),

@@ -64,8 +64,8 @@ def open_regular(path: Path) -> BinaryIO:
 
 def short_path(path: str) -> str:
     """Return the path, with `~` in place of this user's home folder."""
-    home = f"{Path.home()}{os.sep}"
-    return f"~/{path.removeprefix(home)}" if path.startswith(home) else path
+    home = str(Path.home())
+    return f"~{path.removeprefix(home)}" if f"{path}{os.sep}".startswith(f"{home}{os.sep}") else path
 
 
 class UserPath(click.Path):

@@ -30,9 +30,13 @@ from tf_executor.contract.advice import (
     missing_keras_2,
 )
 from tf_executor.contract.strategies import Strategy
-from tf_scheduler.cli.common.folders import read_bytes
+from tf_executor.contract.text import format_size, pluralize
+from tf_scheduler.cli.common.folders import folder_size, read_bytes, short_path
 from tf_scheduler.cli.common.programs import (
+    MAX_COPY,
+    folder_files,
     folder_problem,
+    is_shared_folder,
     missing_modules,
     pack_folder,
     program_files,
@@ -128,7 +132,8 @@ def _with_absolute_paths(options: Options, folder: Path) -> Options:
     for section, name in ((service, "job_url"), (executor, "url")):
         path = _local_path(section.get(name, ""), folder)
         if path is not None:
-            section[name] = (pack_folder(path) if path.is_dir() else path).resolve().as_uri()
+            packed = pack_folder(path, packed_files(options, path, folder)) if path.is_dir() else path
+            section[name] = packed.resolve().as_uri()
     files = split_data(service.get("data", ""))
     if any(_local_path(file.url, folder) for file in files):
         is_own = service.get("user", getpass.getuser()) == getpass.getuser()
@@ -139,9 +144,33 @@ def _with_absolute_paths(options: Options, folder: Path) -> Options:
     return {**options, "service": service, "executor": executor}
 
 
+def packed_files(options: Options, program: Path, folder: Path) -> list[Path]:
+    """Return the files of the folder `program` that tasks get.
+
+    Of a folder such as `~`: only the programs and the modules that they import.
+    """
+    if is_shared_folder(program):
+        commands = [options.get(section, {}).get("command", "") for section in ("service", *JOBS)]
+        commands.append(f"python -m {options['service'].get('job_name', '')}")
+        names = {name for each in _programs(program, program, commands) for name in program_sources(*each)}
+        return sorted(path for name in names if program in (path := Path(os.path.normpath(program / name))).parents)
+    apart = [_local_path(file.url, folder) for file in split_data(options["service"].get("data", ""))]
+    apart.append(_local_path(options["service"].get("checkpoint_dir", ""), folder))
+    return folder_files(
+        program, [Path(os.path.normpath(program / os.path.relpath(each, program))) for each in apart if each]
+    )
+
+
 def _with_local_copy(file: DataFile, folder: Path, is_own: bool) -> DataFile:
-    """Link one copy of a file in all tasks, unless they run as another user."""
+    """Link one copy of a file or folder in all tasks; copy a file of another user."""
     path = _local_path(file.url, folder)
+    if path is not None and path.is_dir():
+        inner = os.path.normpath(file.url)
+        is_inner = not Path(inner).is_absolute() and not inner.startswith(("..", "~", "file:"))
+        name = file.path or (inner if is_inner else path.resolve().name)
+        is_copied = is_own and not file.link and folder_size(path) <= MAX_COPY
+        source = read_only_copy(path) if is_copied else path.absolute()
+        return replace(file, url=source.as_uri(), path=name, link=True, extract=False)
     if path is None or file.link or not is_own:
         return file if path is None else replace(file, url=path.absolute().as_uri())
     name = Uri(file.url, output_file=file.path).file_name
@@ -165,7 +194,21 @@ def load_options(path: Path, settings: Collection[str] = (), *, containers: bool
     options = check_options(document, path.parent, [Problem(*each) for each in wrong], containers=containers)
     for notice in (*find_local_warnings(document, options), *program_warnings(options, path.parent)):
         echo(f"notice: {notice}", err=True)
+    for line in _packed_lines(options, path.parent):
+        echo(line, err=True)
     return to_spec(_with_absolute_paths(options, path.parent.resolve()))
+
+
+def _packed_lines(options: Options, folder: Path) -> Iterator[str]:
+    """Yield what tasks get from this machine."""
+    path = _local_path(options["service"]["job_url"], folder)
+    if path is not None:
+        files, of = (packed_files(options, path, folder), path) if path.is_dir() else ([path], path.parent)
+        size = format_size(sum(file.stat().st_size for file in files))
+        yield f"packed {pluralize(len(files), 'file')}, {size}, of {short_path(str(of.resolve()))}"
+    for data in (_local_path(file.url, folder) for file in split_data(options["service"]["data"]) if not file.link):
+        if data is not None and data.is_dir() and (large := folder_size(data)) > MAX_COPY:
+            yield f"linked {data}, {format_size(large)}: too large for a read-only copy, tasks may change it"
 
 
 def check_options(
@@ -217,13 +260,16 @@ def _missing_files(options: Options, folder: Path) -> Iterator[Problem]:
         if path is not None and not path.exists():
             yield Problem(f"{section}.{name}", f"{path}: file does not exist")
         elif path is not None and not path.is_file():
-            problem = "is a folder; use a file" if section == "executor" else folder_problem(path)
+            is_program = section == "service"
+            problem = (
+                folder_problem(path, packed_files(options, path, folder)) if is_program else "is a folder; use a file"
+            )
             if problem:
                 yield Problem(f"{section}.{name}", f"{path}: {problem}")
     for file in split_data(options["service"]["data"]):
         path = _local_path(file.url, folder)
-        if path is not None and not path.is_file():
-            problem = "is a folder; use an archive" if path.is_dir() else "file does not exist"
+        if path is not None and (file.digest if path.is_dir() else not path.is_file()):
+            problem = "is a folder, which has no digest" if path.is_dir() else "file does not exist"
             yield Problem("service.data", f"{path}: {problem}")
     for index, record in enumerate(options["volumes"]):
         path = Path(record["host_path"])
@@ -331,7 +377,8 @@ def _sandbox_files(options: Options, folder: Path) -> list[str] | None:
     if program is None:
         return names
     try:
-        return [*names, *program_files(program)] if program.exists() else None
+        files = packed_files(options, program, folder) if program.is_dir() else None
+        return [*names, *program_files(program, files)] if program.exists() else None
     except OptionsError:  # reported by `_missing_files`, or by the agent
         return None
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pwd
+import re
 import shutil
 import stat
 import subprocess
@@ -11,7 +13,7 @@ import tarfile
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain, islice
 from pathlib import Path
@@ -26,35 +28,53 @@ from .folders import read_bytes, state_home
 # --- data of programs
 
 
-#: Nanoseconds without use (access time) after which a copy of a data file is removed.
+#: Nanoseconds without use (access time) after which a copy of data is removed.
 _UNUSED = 30 * 86_400 * 1_000_000_000
+#: Bytes of a folder of data from which tasks use the folder itself: two copies may not fit the disk.
+MAX_COPY = 1_000_000_000
 
 
-def read_only_copy(file: Path) -> Path:
-    """Return a read-only copy of a data file, which all tasks share.
+def read_only_copy(source: Path) -> Path:
+    """Return a read-only copy of a file or folder of data, which all tasks share.
 
-    The file is copied again only if it has changed, or if the time of the copy shows that the copy was changed. Raises
+    The data is copied again only if it has changed, or if the times of the copy show that the copy was changed. Raises
     OptionsError.
     """
-    home, now, status = state_home() / "data", time.time_ns(), file.stat()
-    version = f"{file.resolve()}\0{status.st_size}\0{status.st_mtime_ns}"
-    target = home / f"{hashlib.sha256(version.encode()).hexdigest()[:16]}-{file.name}"
+    home, now, content = state_home() / "data", time.time_ns(), _content(source)
+    version = hashlib.sha256(f"{source.resolve()}\0{content}".encode()).hexdigest()[:16]
+    target = home / f"{version}-{source.resolve().name}"
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not target.exists() or target.stat().st_mtime_ns != status.st_mtime_ns:
+    if not target.exists() or _content(target) != content:
         part = home / f"{target.name}.{os.getpid()}.part"
         # Shares blocks if the file system can, and keeps holes.
-        done = subprocess.run(["cp", "--reflink=auto", "--", file, part], capture_output=True, text=True, check=False)
+        copy = ("cp", "-RL", "--preserve=timestamps", "--reflink=auto", "--")
+        done = subprocess.run([*copy, source, part], capture_output=True, text=True, check=False)
         if done.returncode:
-            part.unlink(missing_ok=True)
-            raise OptionsError([Problem("service.data", f"cannot copy {file}: {done.stderr.strip()}")])
-        part.chmod(0o444)
-        part.replace(target)
-    os.utime(target, ns=(now, status.st_mtime_ns))
-    for copy in home.iterdir():
+            _remove_copy(part)
+            raise OptionsError([Problem("service.data", f"cannot copy {source}: {done.stderr.strip()}")])
+        subprocess.run(["chmod", "-R", "a=rX", "--", part], check=True)
+        _remove_copy(target)
+        part.rename(target)
+    os.utime(target, ns=(now, source.stat().st_mtime_ns))
+    for copied in home.iterdir():
         with suppress(FileNotFoundError):  # another run removes it, too
-            if copy.stat().st_atime_ns < now - _UNUSED:
-                copy.unlink()
+            if copied.stat().st_atime_ns < now - _UNUSED:
+                _remove_copy(copied)
     return target
+
+
+def _content(path: Path) -> list[tuple[str, int, int]]:
+    """Return name, size and time of change of a file, or of each file in a folder."""
+    inner = (Path(root, name) for root, _, files in os.walk(path, followlinks=True) for name in files)
+    statuses = ((each, each.stat()) for each in (inner if path.is_dir() else (path,)) if each.exists())
+    return sorted((os.path.relpath(each, path), status.st_size, status.st_mtime_ns) for each, status in statuses)
+
+
+def _remove_copy(path: Path) -> None:
+    if path.is_dir():  # its folders are read-only
+        subprocess.run(["chmod", "-R", "u+w", "--", path], capture_output=True, check=False)
+        shutil.rmtree(path, ignore_errors=True)
+    path.unlink(missing_ok=True)
 
 
 # --- folders of programs
@@ -63,14 +83,23 @@ def read_only_copy(file: Path) -> Path:
 #: Maximum size in bytes and number of files of a folder that is packed.
 _MAX_FOLDER, _MAX_FILES = 64_000_000, 10_000
 _LARGEST = 5
-#: Folders that are never packed.
-_EXCLUDED = {".git", ".venv", "__pycache__"}
+#: Endings and content of files with keys and passwords.
+_KEY_SUFFIXES = {".jks", ".kdbx", ".key", ".keystore", ".p12", ".pfx", ".ppk"}
+_SECRETS = re.compile(
+    rb"PRIVATE KEY-----|PuTTY-User-Key-File-|aws_secret_access_key\s*=|^machine\s+\S+\s+login\s", re.M
+)
+#: Maximum size in bytes of a file that is searched for secrets; keys are small.
+_MAX_SECRET = 1 << 16
+#: Names and beginning of the options files that `try` writes.
+_ATTEMPT, _ATTEMPT_TEXT = re.compile(r".+-try(-\d+)?\.json"), b'{\n  "service": {\n    "name":'
 #: Time of all packed files (1980-01-02), so that equal folders have equal archives; .zip files have no older one.
 _PACKED_TIME = 315_619_200
 
 
-def pack_folder(folder: Path) -> Path:
-    """Return an archive of the folder's files, named after its content.
+def pack_folder(folder: Path, files: Sequence[Path] | None = None) -> Path:
+    """Return an archive of files of a folder, by default `folder_files`.
+
+    It is named after its content.
 
     Archives stay in the state folder, for later launches and for `history reproduce`.
     """
@@ -78,7 +107,7 @@ def pack_folder(folder: Path) -> Path:
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=home, suffix=".part") as part:
         with tarfile.open(fileobj=part, mode="w", format=tarfile.PAX_FORMAT) as archive:
-            for path in _folder_files(folder):
+            for path in folder_files(folder) if files is None else files:
                 info, status = tarfile.TarInfo(path.relative_to(folder).as_posix()), path.stat()
                 info.size, info.mtime = status.st_size, _PACKED_TIME
                 info.mode = 0o755 if status.st_mode & stat.S_IXUSR else 0o644
@@ -92,9 +121,9 @@ def pack_folder(folder: Path) -> Path:
     return target
 
 
-def folder_problem(folder: Path) -> str:
-    """Return why a folder cannot be packed; empty if it can be packed."""
-    files = _folder_files(folder)
+def folder_problem(folder: Path, files: Sequence[Path] | None = None) -> str:
+    """Return why files of a folder cannot be packed; empty if they can be packed."""
+    files = folder_files(folder) if files is None else files
     if len(files) > _MAX_FILES:
         return f"more than {_MAX_FILES} files; use a folder of its own for the program"
     sizes = sorted(((path.stat().st_size, path) for path in files), reverse=True)
@@ -103,18 +132,18 @@ def folder_problem(folder: Path) -> str:
         largest = ", ".join(f"{path.relative_to(folder)} {format_size(size)}" for size, path in sizes[:_LARGEST])
         limit = f"{format_size(total)} to pack, of at most {format_size(_MAX_FOLDER)}"
         ignore = "name it in .gitignore" if shutil.which("git") else "install git and name it in .gitignore"
-        return f"{limit}; the largest files: {largest}; move data elsewhere, or {ignore}"
+        return f"{limit}; the largest files: {largest}; link data with service.data, or {ignore}"
     return "" if files else "contains no files"
 
 
-def program_files(program: Path) -> list[str]:
+def program_files(program: Path, files: Sequence[Path] | None = None) -> list[str]:
     """Return the names of a program's files in the working directory of tasks.
 
-    For a folder: the packed files. For an archive: its content, and its own name. Raises OptionsError for a damaged
-    archive.
+    For a folder: `files`, by default `folder_files`. For an archive: its content, and its own name. Raises OptionsError
+    for a damaged archive.
     """
     if program.is_dir():
-        return [path.relative_to(program).as_posix() for path in _folder_files(program)]
+        return [path.relative_to(program).as_posix() for path in (folder_files(program) if files is None else files)]
     names = [program.name]
     try:
         if zipfile.is_zipfile(program):
@@ -171,16 +200,58 @@ def missing_modules(python: str, names: Sequence[str]) -> list[str]:
     return []
 
 
-def _folder_files(folder: Path) -> list[Path]:
+def is_shared_folder(folder: Path) -> bool:
+    """Whether a folder holds much more than one program, such as `~`, `/` or `/tmp`."""
+    path, homes = folder.resolve(), {Path.home().resolve(), *(Path(each.pw_dir) for each in pwd.getpwall())}
+    is_temporary = path == Path(tempfile.gettempdir()).resolve() or path.stat().st_mode & stat.S_ISVTX
+    return bool(is_temporary) or any(path in (home, *home.parents) for home in homes)
+
+
+def folder_files(folder: Path, apart: Collection[Path] = ()) -> list[Path]:
     """Return the files to pack: those that git does not ignore; without git, all.
 
-    Links to folders are omitted. At most one file more than allowed is returned.
+    Omits files with an `unpacked_reason`, and those in the folders `apart`. At most one file more than allowed is
+    returned.
     """
     names = _git_files(folder) if shutil.which("git") else []
     # Without names, git does not know what is ignored.
-    paths = chain.from_iterable(_files(folder / name) for name in names or ("",))
-    files = (path for path in paths if path.is_file() and not _EXCLUDED.intersection(path.relative_to(folder).parts))
-    return sorted(set(islice(files, _MAX_FILES + 1)))
+    paths = chain.from_iterable(_files(folder / name, folder, apart) for name in names or ("",))
+    return sorted(set(islice((path for path in paths if path.is_file()), _MAX_FILES + 1)))
+
+
+def unpacked_reason(path: Path, folder: Path, apart: Collection[Path] = ()) -> str:
+    """Return why a file or folder in `folder` is never packed; empty if it may be."""
+    parents = (each for each in reversed((path, *path.parents)) if folder in each.parents)
+    return next((why for each in parents if (why := _exclusion(each, apart))), "")
+
+
+def _exclusion(path: Path, apart: Collection[Path]) -> str:
+    """Return why an entry of a packed folder is omitted; empty if it is not."""
+    if path.name.startswith("."):
+        return f"{path.name} is hidden"
+    if path in apart:
+        return f"{path.name} is a folder of data or checkpoints"
+    if path.is_dir():
+        own = (Path(os.environ.get(f"XDG_{name}_HOME", "/"), "dcos-tensorflow") for name in ("STATE", "CACHE", "DATA"))
+        is_cache = path.name == "__pycache__" or (path / "CACHEDIR.TAG").exists()
+        kinds = {"a link to a folder": path.is_symlink(), "a cache": is_cache, "of dcos-tensorflow": path in own}
+        kinds["a virtual environment"] = (path / "pyvenv.cfg").exists()
+        return next((f"{path.name} is {kind}" for kind, is_kind in kinds.items() if is_kind), "")
+    return f"{path.name} {why}" if (why := _private_content(path)) else ""
+
+
+def _private_content(path: Path) -> str:
+    """Return what a file holds that tasks must not get; empty if nothing."""
+    if path.suffix in _KEY_SUFFIXES:
+        return "holds a key"
+    with suppress(OSError):
+        if path.suffix != ".py" and path.is_file() and path.stat().st_size <= _MAX_SECRET:
+            content = path.read_bytes()
+            if _SECRETS.search(content):
+                return "holds a key or password"
+            if _ATTEMPT.fullmatch(path.name) and content.startswith(_ATTEMPT_TEXT):
+                return "is an options file of `try`"
+    return ""
 
 
 #: The author of a repository may name programs in its settings; no program is started to list files.
@@ -201,13 +272,15 @@ def _git_files(folder: Path, *repository: str) -> list[str]:
         return _git_files(folder, f"--git-dir={home}", "--work-tree=.")
 
 
-def _files(path: Path) -> Iterator[Path]:
+def _files(path: Path, folder: Path, apart: Collection[Path]) -> Iterator[Path]:
     """Yield the file, or the files of the folder (such as a nested repository)."""
+    if path != folder and unpacked_reason(path, folder, apart):
+        return
     if path.is_file():
         yield path
     for root, folders, files in os.walk(path):
-        folders[:] = [each for each in folders if each not in _EXCLUDED and not Path(root, each, "pyvenv.cfg").exists()]
-        yield from (Path(root, name) for name in files)
+        folders[:] = [name for name in folders if not _exclusion(Path(root, name), apart)]
+        yield from (Path(root, name) for name in files if not _exclusion(Path(root, name), apart))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 from tf_executor.contract.advice import KERAS_2
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.cli.common.options_file import has_keras_3, interpreter_path, keras_2_install, model_fit_problem
-from tf_scheduler.cli.common.programs import folder_problem, missing_modules, program_sources
+from tf_scheduler.cli.common.programs import folder_problem, is_shared_folder, missing_modules, program_sources
 from tf_scheduler.convert.program import (
     PACKAGES,
     Libraries,
@@ -87,10 +87,11 @@ def new_options(
     notices += [Problem("service.python", f"the program needs other libraries; create them: {step}")] if step else []
     keras_2, more = _choose_keras(facts, chosen, interpreter_path(python), needed if step else None)
     notices += more
-    is_large = pack and len(sources) == 1 and folder_problem(program.parent)
+    is_alone, is_shared = len(sources) < 2, is_shared_folder(program.parent)
+    is_large = "" if is_shared or not (pack and is_alone) else folder_problem(program.parent)
     if is_large:
         notices.append(Problem(str(program.absolute().parent), f"{is_large}. The tasks get only {program.name}"))
-    path = program.parent if (pack and not is_large) or len(sources) > 1 else program
+    path = program if is_alone and (is_shared or is_large or not pack) else program.parent
     url = os.path.relpath(path.absolute(), folder.absolute())
     job = NewJob(
         *(job_name(program.absolute()), chosen, url, program.name, *counts, arguments, python, keras_2),

@@ -44,7 +44,7 @@ class DataRecord(Section):
 
 
 class DataFiles(String):
-    """Comma-separated URLs, or a list of `DataRecord`, which becomes JSON text.
+    """Comma-separated URLs, or a list of URLs or `DataRecord`, which becomes JSON text.
 
     On DC/OS the list is written as JSON text, because an option of config.json has only one type.
     """
@@ -63,7 +63,8 @@ class DataFiles(String):
         if not isinstance(value, list):
             raise mismatch('text or a list of {"url": ..., "path": ...}', value)
         try:
-            return json.dumps(self.records.deserialize(value)) if value else ""
+            records = [{"url": each} if isinstance(each, str) else each for each in value]
+            return json.dumps(self.records.deserialize(records)) if value else ""
         except ValidationError as error:  # omit its valid part, which is a list
             raise ValidationError(error.messages) from error
 
@@ -97,10 +98,10 @@ class ProgramOptions(Section):
     )
     data = DataFiles(
         "Files to fetch into every task's working directory: URLs (http, https, ftp or file) separated by commas, or "
-        "a list of objects with url, path (empty: the file's name), extract (default: true) and link "
+        "a list of URLs, or of objects with url, path (empty: the file's name), extract (default: true) and link "
         "(docs/reference/jobs.md); in DC/OS, write the list as text. #sha256=DIGEST after a URL checks the file like "
         "service.job_sha256. Each agent fetches a file once and caches it; archives are extracted. Local runs also "
-        "take paths. Empty: none.",
+        "take paths, and link folders. Empty: none.",
         update=OnUpdate.RESTART,
         parse=split_data,
         examples=["http://example.com/data/mnist.tgz", [{"url": "mnist.npz", "path": ".keras/datasets/mnist.npz"}]],
