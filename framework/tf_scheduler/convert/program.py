@@ -371,7 +371,8 @@ class NewJob:
         return next((options for options in choices if fits(options)), self._options(*SIZES[-1]))
 
     def _options(self, cpus: float, mem: int) -> Options:
-        words = [_VARIABLE.sub(lambda name: f"$({name[1] or name[2]})", word) for word in self.arguments]
+        words = [word.replace("{checkpoint_dir}", "$CHECKPOINT_DIR") for word in self.arguments]
+        words = [_VARIABLE.sub(lambda name: f"$({name[1] or name[2]})", word) for word in words]
         service: Options = {"name": self.name, "strategy": self.strategy.value, "job_url": self.url}
         service["command"] = command_line(["python", self.program, *words])
         if self.python:

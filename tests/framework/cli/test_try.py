@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dcos_command.command import echo
 from own_runtimes import need_torch
 from tf_scheduler.cli.commands import attempt as attempt_module
 from tf_scheduler.cli.common import options_file
@@ -32,7 +33,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def attempt(invoke, folder: Path, monkeypatch: pytest.MonkeyPatch):
     """Try a program; return the options of the run, and the error output."""
     runs: list[Path] = []
-    monkeypatch.setattr(attempt_module, "run", lambda options, as_json, fit: runs.append(options))
+    monkeypatch.setattr(
+        attempt_module, "run", lambda options, about, **_: [runs.append(options), echo(about, err=True)]
+    )
     monkeypatch.setattr(new_options, "find_spec", lambda name: name != "torch")
     monkeypatch.setattr(options_file, "keras_versions", lambda _: {"keras": "3.1", "tf_keras": "2.21"})
 
@@ -40,7 +43,7 @@ def attempt(invoke, folder: Path, monkeypatch: pytest.MonkeyPatch):
         (folder / "train.py").write_text(source)
         code, _, error = invoke("try", folder / "train.py", *arguments)
         assert 0 == code, error
-        return json.loads(runs[-1].read_text()), error
+        return json.loads(runs[-1].read_text()), error.removesuffix("\n")
 
     return call
 
@@ -95,13 +98,63 @@ def test_workers_without_a_strategy_are_noticed(attempt) -> None:
     assert "notice: each worker trains a model of its own" in error
 
 
-def test_each_attempt_keeps_its_options(attempt, folder: Path) -> None:
-    """Equal options share a file; an edited file is not replaced."""
-    for arguments in ([], ["--workers", "2"], [], ["--workers", "2"]):
+def test_file_of_the_last_attempt_is_replaced(attempt, folder: Path) -> None:
+    """Each attempt would leave another file; but an edited file is kept."""
+    for arguments in ([], ["--workers", "2"], []):
+        attempt("", *arguments)
+    assert ["mnist-try.json"] == [path.name for path in Path().iterdir()]
+
+    Path("mnist-try.json").write_text("edited")
+    for arguments in ([], ["--workers", "2"]):
         attempt("", *arguments)
 
-    names = sorted(path.name for path in Path().iterdir())
-    assert ["mnist-try-2.json", "mnist-try.json"] == names
+    assert "edited" == Path("mnist-try.json").read_text()
+    assert ["mnist-try-2.json", "mnist-try.json"] == sorted(path.name for path in Path().iterdir())
+
+
+@pytest.mark.parametrize(
+    ("source", "arguments", "command", "words"),
+    [
+        ("", ("--ckpt", "x", "-lr=1"), " --ckpt x -lr=1", "; train.py gets `--ckpt x -lr=1`"),
+        ("", ("--strateg", "x"), " --strateg x", "(did you mean --strategy of `try`, instead of --strateg?)"),
+        ("'strateg'", ("--strateg", "x"), " --strateg x", "; train.py gets `--strateg x`"),
+        ("'--workers'", ("--workers", "2"), "", "; --workers is an option of `try`: write it after `--` for train.py"),
+        ("'--workers'", ("--", "--workers", "2"), " --workers 2", ""),
+        ("", ("-m", "a", "--", "-h", "--json"), " -m a -h --json", "; train.py gets `-m a -h --json`"),
+    ],
+)
+def test_unknown_options_go_to_the_program(attempt, source: str, arguments, command: str, words: str) -> None:
+    """As `python` does; the line about what is packed says which."""
+    options, error = attempt(source, *arguments)
+
+    assert f"python train.py{command}" == options["service"]["command"]
+    assert error.endswith(words or "mnist-try.json\n")
+    assert ("did you mean" in words) is ("did you mean" in error)
+
+
+def test_wrong_option_before_the_program_is_refused(invoke, folder: Path) -> None:
+    """There it can only be an option of `try`."""
+    (folder / "train.py").touch()
+
+    code, _, error = invoke("try", "--worker", "2", folder / "train.py")
+
+    assert (2, True) == (code, "No such option: --worker Did you mean --workers?" in error)
+
+
+@pytest.mark.parametrize(
+    ("argument", "right"),
+    [("--dir=/x/y", "--dir={checkpoint_dir}/x/y"), ("", "{checkpoint_dir}"), ("--dir=", "--dir={checkpoint_dir}")],
+)
+def test_variable_that_the_shell_removed_is_noticed(attempt, argument: str, right: str) -> None:
+    """It exists only in tasks; the placeholder needs no quotes of the right kind."""
+    assert (
+        f"\"$CHECKPOINT_DIR\" is empty in this shell; if you mean it, write '{right}'" in attempt("", "--", argument)[1]
+    )
+
+    options, error = attempt("", "--", right, "/tmp/x", "--epochs=3")
+
+    assert "${CHECKPOINT_DIR}" in options["service"]["command"]
+    assert "empty in this shell" not in error
 
 
 def test_missing_library_is_reported(attempt, invoke, folder: Path) -> None:

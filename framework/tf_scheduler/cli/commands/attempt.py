@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from difflib import get_close_matches
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -15,9 +18,10 @@ import click
 from dcos_command.command import IntRange, echo, examples
 from dcos_command.documents import with_settings
 from tf_executor.contract.strategies import Strategy
-from tf_scheduler.cli.common.folders import UserPath, has_containers
+from tf_scheduler.cli.common.folders import UserPath, has_containers, state_home, write_private
 from tf_scheduler.cli.common.options_file import check_options, interpreter_path
 from tf_scheduler.cli.common.output import json_switch, print_notices
+from tf_scheduler.cli.common.programs import program_sources
 from tf_scheduler.cli.local_run.fitting import check_feasible, own_agents
 from tf_scheduler.cli.local_run.new_options import new_options
 from tf_scheduler.convert.program import COMMON_NAMES, strategy_named
@@ -29,8 +33,19 @@ from .local import clean_up_on_signals, fit_option, prepare, settings_option
 from .run import print_errors, run
 
 
-@click.command("try")
-@examples("try train.py --workers 2", "try train.py --workers 2 --ps 1 -- --epochs 3 --dir '$CHECKPOINT_DIR'")
+class _ProgramCommand(click.Command):
+    """A command that passes unknown options after PROGRAM on, as `python` does."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse options before PROGRAM strictly: a wrong one is a typing error."""
+        parser = self.make_parser(ctx)
+        parser.ignore_unknown_options = parser.allow_interspersed_args = False
+        ctx.meta[__name__] = list(parser.parse_args(list(args))[0].get("arguments") or ())
+        return super().parse_args(ctx, args)
+
+
+@click.command("try", cls=_ProgramCommand, context_settings={"ignore_unknown_options": True})
+@examples("try train.py --workers 2", "try train.py --workers 2 --ps 1 --epochs 3 --dir '{checkpoint_dir}'")
 @click.argument("program", type=UserPath(exists=True))
 @click.option("--workers", type=IntRange(min=1, max=100_000), help="Number of workers. Default: 2; independent: 1.")
 @click.option("--ps", type=IntRange(min=0, max=100_000), help="Number of parameter servers. Default: by strategy.")
@@ -53,8 +68,9 @@ def try_(
 ) -> None:
     """Run PROGRAM on this machine, without an options file.
 
-    The tasks get the folder of PROGRAM, and ARGUMENTS after `--`. The strategy is guessed from the source. The options
-    are stored in NAME-try.json, to run the job again or to change it.
+    The tasks get the folder of PROGRAM. PROGRAM gets ARGUMENTS: options that `try` does not know, and all words after
+    `--`. The strategy is guessed from the source. The options are stored in NAME-try.json, to run the job again or to
+    change it.
 
     Exit code: 0 succeeded, 1 failed or refused, 4 stopped, also by Ctrl-C.
     """
@@ -80,23 +96,50 @@ def try_(
             check_feasible(spec, own_agents())
     if not Strategy(service["strategy"]).traits.has_peers and document["worker"]["count"] > 1:
         echo("notice: each worker trains a model of its own; choose another strategy with --strategy", err=True)
+    print_notices(tuple(_lost_variables(arguments)))
     path = _save_attempt(document)
     echo(f"to repeat: dcos-tensorflow local run {path}{' --fit' if fit else ''}", err=True)
-    context.invoke(run, options=path, as_json=as_json, fit=fit)
+    about = "".join(_shared_words(context, program, arguments))
+    context.invoke(run, options=path, as_json=as_json, fit=fit, about=about)
+
+
+def _shared_words(context: click.Context, program: Path, arguments: tuple[str, ...]) -> Iterator[str]:
+    """Yield which words after PROGRAM it gets, and which options both may know."""
+    words = context.meta[__name__]
+    options = [word.partition("=")[0] for word in words[: words.index("--") if "--" in words else None]]
+    own = {name for each in context.command.params for name in each.opts if name.startswith("-")}
+    source = "\n".join(program_sources(program).values())
+    if unknown := [name for name in options if name.startswith("-") and name not in own]:
+        yield f"; {program.name} gets `{command_line(list(arguments))}`"
+        for name in (each for each in unknown if each.strip("-") not in source):
+            near = get_close_matches(name.strip("-"), [each.strip("-") for each in own], n=1)
+            yield f" (did you mean --{near[0]} of `try`, instead of {name}?)" if near else ""
+    for name in dict.fromkeys(each for each in options if each in own and re.search(rf"\b{each.strip('-')}\b", source)):
+        yield f"; {name} is an option of `try`: write it after `--` for {program.name}"
+
+
+def _lost_variables(arguments: tuple[str, ...]) -> Iterator[Problem]:
+    """Yield arguments from which this shell may have removed a variable of the tasks."""
+    for word in arguments:
+        name, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
+        is_lost = value.startswith("/") and (value == "/" or not Path(*Path(value).parts[:2]).exists())
+        if is_lost or (not value and (equals or not name)):
+            right = f"{name}{equals}{{checkpoint_dir}}{value}"
+            yield Problem(f"`{word}`", f"\"$CHECKPOINT_DIR\" is empty in this shell; if you mean it, write '{right}'")
 
 
 def _save_attempt(document: Mapping[str, Any]) -> Path:
-    """Return a file that contains the options; write a new file if none does."""
+    """Write the options to NAME-try.json; to a further file if the user has edited it."""
     name, text = document["service"]["name"], json.dumps(document, indent=2) + "\n"
     for number in count(1):
         path = Path(f"{name}-try{'' if number == 1 else f'-{number}'}.json")
-        try:
-            with path.open("x") as file:
-                file.write(text)
+        written = state_home() / "attempts" / f"{sha256(bytes(path.absolute())).hexdigest()[:16]}.json"
+        last = written.read_text() if written.exists() else text
+        if not path.exists() or path.read_text(errors="replace") in (text, last):
             break
-        except FileExistsError:
-            if path.read_text(errors="replace") == text:
-                break
+    path.write_text(text)
+    written.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_private(written, text)
     return path
 
 

@@ -92,6 +92,7 @@ def run(
     page: Path | None,
     note: str,
     every: float,
+    about: str = "",
 ) -> None:
     """Run the job of OPTIONS on a Mesos on this machine.
 
@@ -108,7 +109,9 @@ def run(
         running = LocalCluster.running(directory)
         problems: list[str] = []
         with _collect(problems):
-            spec = load_options(options, settings, containers=running is not None and running.has_containers)
+            spec = load_options(
+                options, settings, containers=running is not None and running.has_containers, about=about
+            )
             _check_followed(followed, spec)
         with _collect(problems):
             specs, claims = _agents(agents, running, stack)

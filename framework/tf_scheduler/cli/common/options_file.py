@@ -184,28 +184,31 @@ def _local_path(url: str, folder: Path) -> Path | None:
     return folder / Path(url).expanduser() if url and "://" not in url else None
 
 
-def load_options(path: Path, settings: Collection[str] = (), *, containers: bool = False) -> ServiceSpec:
+def load_options(
+    path: Path, settings: Collection[str] = (), *, containers: bool = False, about: str = ""
+) -> ServiceSpec:
     """Return the spec of an options file, changed by `settings` (--set).
 
     Raises OptionsError with all problems. Default user and interpreter are those of this process. Paths are relative to
-    the file. `containers`: whether the cluster has containers. Prints notices on standard error.
+    the file. `containers`: whether the cluster has containers. Prints notices on standard error, and what is packed,
+    with the text `about` at the end.
     """
     document, wrong = with_settings(parse(read_bytes(path), str(path)), settings)
     options = check_options(document, path.parent, [Problem(*each) for each in wrong], containers=containers)
     for notice in (*find_local_warnings(document, options), *program_warnings(options, path.parent)):
         echo(f"notice: {notice}", err=True)
-    for line in _packed_lines(options, path.parent):
+    for line in _packed_lines(options, path.parent, about):
         echo(line, err=True)
     return to_spec(_with_absolute_paths(options, path.parent.resolve()))
 
 
-def _packed_lines(options: Options, folder: Path) -> Iterator[str]:
+def _packed_lines(options: Options, folder: Path, about: str) -> Iterator[str]:
     """Yield what tasks get from this machine."""
     path = _local_path(options["service"]["job_url"], folder)
     if path is not None:
         files, of = (packed_files(options, path, folder), path) if path.is_dir() else ([path], path.parent)
         size = format_size(sum(file.stat().st_size for file in files))
-        yield f"packed {pluralize(len(files), 'file')}, {size}, of {short_path(str(of.resolve()))}"
+        yield f"packed {pluralize(len(files), 'file')}, {size}, of {short_path(str(of.resolve()))}{about}"
     for data in (_local_path(file.url, folder) for file in split_data(options["service"]["data"]) if not file.link):
         if data is not None and data.is_dir() and (large := folder_size(data)) > MAX_COPY:
             yield f"linked {data}, {format_size(large)}: too large for a read-only copy, tasks may change it"
