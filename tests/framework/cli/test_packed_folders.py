@@ -15,7 +15,7 @@ import pytest
 
 from jobs import options
 from kit.commands import run_program
-from tf_scheduler.cli.common.options_file import load_document, load_options
+from tf_scheduler.cli.common.options_file import load_document, load_options, unpacked_hint
 from tf_scheduler.cli.common.programs import folder_problem, is_shared_folder, pack_folder, read_only_copy
 from tf_scheduler.errors import OptionsError
 from tf_scheduler.model.spec import Uri
@@ -318,6 +318,51 @@ def test_package_beside_the_program_is_imported(run_process, tmp_path: Path, fol
     shown = run_process("history", "show", "last")[1]
     (archive,) = tmp_path.glob("state/dcos-tensorflow/programs/*.tar")
     assert f"sha256_{archive.name}" in shown
+
+
+@pytest.mark.parametrize(
+    ("error", "job", "reason"),
+    [
+        ("No such file or directory: 'big'", ".", "git ignores it"),
+        ("NotFoundError: assets/.own/x; No such file or directory", ".", ".own is hidden"),
+        ("FileNotFoundError: 'big'", "train.py", "tasks get only train.py"),
+        ("train.py:3: big/ does not exist", "train.py", "tasks get only train.py"),
+        ("ValueError: big must be small", ".", ""),
+        ("No such file or directory: 'lib'", ".", ""),
+        ("No such file or directory: '/etc/hosts'", ".", ""),
+        ("No such file or directory: 'none'", ".", ""),
+    ],
+)
+def test_missing_file_beside_the_program_is_explained(folder: Path, error: str, job: str, reason: str) -> None:
+    """Other errors of files have other causes."""
+    (folder / ".gitignore").write_text("big\n")
+    for name in ("big/a", "assets/.own/x"):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).touch()
+
+    hint = unpacked_hint(options(folder, "python train.py", {"job_url": job}), (), error)
+
+    assert (f"in {folder}, but was not packed, because {reason}; " if reason else "") in hint
+    assert bool(reason) is bool(hint)
+
+
+@pytest.mark.usefixtures("real_mesos")
+def test_run_says_why_a_file_is_missing(run_process, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the user sees only that a file, which is there, is not there."""
+    (folder / ".gitignore").write_text("data\n")
+    (folder / "data").mkdir()
+    (folder / "data" / "a.csv").touch()
+    monkeypatch.chdir(folder.parent)
+    (folder / "train.py").write_text("open('data/a.csv')")
+
+    code, out, _ = run_process("try", folder / "train.py", "--json")
+
+    hint = json.loads(out)["failure"]["hint"]
+    assert (1, f"data/a.csv is in {folder}, but was not packed, because git ignores it") == (
+        code,
+        hint.partition(";")[0],
+    )
+    assert '"data": ["' in hint
 
 
 @pytest.mark.usefixtures("real_mesos")

@@ -6,8 +6,8 @@ import json
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from mesos_local.host import MesosLocalError, PortClaims
 from tf_executor.contract.states import Verdict
 from tf_executor.contract.text import list_names, pluralize
 from tf_scheduler.cli.common.folders import RunFolder, UserPath, short_path
-from tf_scheduler.cli.common.options_file import load_document, load_options
+from tf_scheduler.cli.common.options_file import load_document, load_options, unpacked_hint
 from tf_scheduler.cli.common.output import echo_json, folded, json_switch, say
 from tf_scheduler.cli.local_run.fitting import adapt_sizes, check_feasible, notice_of_checkpoints, notice_of_gpus
 from tf_scheduler.cli.local_run.follow import (
@@ -42,7 +42,7 @@ from tf_scheduler.cli.local_run.follow import (
 )
 from tf_scheduler.cli.local_run.ports import claimed_agents
 from tf_scheduler.cli.local_run.report import Report, build_report, check_page, finish_run, start_run, summary_lines
-from tf_scheduler.errors import JobError, NotRunningError, SchedulerError
+from tf_scheduler.errors import JobError, NotRunningError, OptionsError, SchedulerError
 from tf_scheduler.model.spec import ServiceSpec
 
 from .local import clean_up_on_signals, directory_option, fit_option, settings_option
@@ -121,7 +121,18 @@ def run(
         document, spec = adapt_sizes(load_document(options, settings), spec, specs, fit=fit)
         check_feasible(spec, specs)
         notice_of_checkpoints(spec.checkpoint_dir)
-        job = _Job(spec, document, timeout, as_json, verbose, followed, page, note, every)
+        job = _Job(
+            spec,
+            document,
+            timeout,
+            as_json,
+            verbose,
+            followed,
+            page,
+            note,
+            every,
+            partial(unpacked_hint, options, settings),
+        )
         report = _run(job, running or stack.enter_context(_own_cluster(specs, claims)), own=running is None)
     sys.exit(EXIT_CODES.get(report["state"], 1))
 
@@ -178,6 +189,8 @@ class _Job:
     note: str
     #: Maximum seconds between two lines about the progress.
     every: float
+    #: Returns why a file that an error names was not packed.
+    unpacked: Callable[[str], str]
 
 
 def _run(job: _Job, cluster: LocalCluster, *, own: bool) -> Report:
@@ -200,6 +213,9 @@ def _run(job: _Job, cluster: LocalCluster, *, own: bool) -> Report:
                 result = follow(scheduler, watch, cluster, own=own, draw=draw)
             scheduler.stop()
             report = build_report(result, job.spec, cluster, folder, time.monotonic() - began, redactor)
+            with suppress(OSError, OptionsError):  # the options file may have changed
+                if (failure := report["failure"]) and (hint := job.unpacked(failure["cause"])):
+                    failure["hint"] = hint
             finish_run(run, report, job.page)
             # Commands find the run until its result is stored.
             with _print_os_errors():

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import unquote
 
@@ -43,6 +43,7 @@ from tf_scheduler.cli.common.programs import (
     program_folder,
     program_sources,
     read_only_copy,
+    unpacked_reason,
 )
 from tf_scheduler.convert.program import FOLDER, NOT_IN_JOB, PACKAGES, always_imported, lone_tasks, scan, start_problem
 from tf_scheduler.errors import JobError, OptionsError, Problem
@@ -154,11 +155,45 @@ def packed_files(options: Options, program: Path, folder: Path) -> list[Path]:
         commands.append(f"python -m {options['service'].get('job_name', '')}")
         names = {name for each in _programs(program, program, commands) for name in program_sources(*each)}
         return sorted(path for name in names if program in (path := Path(os.path.normpath(program / name))).parents)
+    return folder_files(program, _apart(options, program, folder))
+
+
+def _apart(options: Options, program: Path, folder: Path) -> list[Path]:
+    """Return the data and the checkpoints, if they are in the folder `program`."""
     apart = [_local_path(file.url, folder) for file in split_data(options["service"].get("data", ""))]
     apart.append(_local_path(options["service"].get("checkpoint_dir", ""), folder))
-    return folder_files(
-        program, [Path(os.path.normpath(program / os.path.relpath(each, program))) for each in apart if each]
-    )
+    return [Path(os.path.normpath(program / os.path.relpath(each, program))) for each in apart if each]
+
+
+#: Errors of a missing file, and what may be its path: quoted text, or a word.
+_MISSING_FILE = re.compile(
+    r"(?i)no such file|not ?found|(does not|doesn't) exist|no (matching )?files|unable to.* open"
+)
+_NAMES = re.compile(r"'([^']+)'|\"([^\"]+)\"|([^\s'\";:,()]+)")
+
+
+def unpacked_hint(path: Path, settings: Collection[str], error: str) -> str:
+    """Return why tasks lack a file that an error names, although it is beside the program.
+
+    `path` and `settings` as in `load_options`. Empty: the error has another cause.
+    """
+    options, folder = resolve(with_settings(parse(read_bytes(path), str(path)), settings)[0]), path.parent
+    program = _local_path(options["service"]["job_url"], folder)
+    if program is None or not _MISSING_FILE.search(error):
+        return ""
+    home = program if program.is_dir() else program.parent
+    packed = packed_files(options, program, folder) if program.is_dir() else [program]
+    names = [PurePath(first or second or word) for first, second, word in _NAMES.findall(error)]
+    for name in (each for each in names if each.parts and not each.is_absolute() and (home / each).exists()):
+        file, top = home / name, home / name.parts[0]
+        if not any(file in (each, *each.parents) for each in packed):
+            why = "git ignores it" if home == program else f"tasks get only {program.name}"
+            why = f"tasks get only the imported modules of {short_path(str(home))}" if is_shared_folder(home) else why
+            why = unpacked_reason(file, home, _apart(options, home, folder)) or why
+            data = name if any(top in each.parents for each in packed) else name.parts[0]
+            remedy = f'"data": ["{os.path.relpath(home / data, folder)}"] in service links it'
+            return f"{name} is in {short_path(str(home.resolve()))}, but was not packed, because {why}; {remedy}"
+    return ""
 
 
 def _with_local_copy(file: DataFile, folder: Path, is_own: bool) -> DataFile:
