@@ -86,6 +86,8 @@ class ProgramFacts:
     strategies: Collection[Strategy] = ()
     #: Environment variable -> where the program sets it unconditionally, as FILE:LINE.
     variables: Mapping[str, str] = field(default_factory=dict)
+    #: Whether the started file has the `main(server, log_dir, context)` of the original package, and does not call it.
+    is_job: bool = False
 
 
 @dataclass(slots=True)
@@ -103,6 +105,7 @@ class _Names:
     always: set[str] = field(default_factory=set)
     #: Environment variable -> first line that sets it, unless a condition reads it.
     variables: dict[str, int] = field(default_factory=dict)
+    is_job: bool = False
 
 
 def scan(sources: Mapping[str, str]) -> ProgramFacts:
@@ -120,8 +123,9 @@ def scan(sources: Mapping[str, str]) -> ProgramFacts:
     reads_data = "DATA_SERVICE_ADDRESS" in texts
     # Estimators start the server themselves.
     servers = {Strategy.BETWEEN_GRAPH} if any(name.endswith("train_and_evaluate") for name in names) else set()
+    is_job = any(each.is_job for each in [*names_of.values()][:1])
     return ProgramFacts(
-        strategy, evidence, next(fits, ""), imports, required, reads_data, servers.union(used), variables
+        strategy, evidence, next(fits, ""), imports, required, reads_data, servers.union(used), variables, is_job
     )
 
 
@@ -198,6 +202,8 @@ def _names(source: str) -> _Names:
                 result.fit = min(result.fit or node.lineno, node.lineno)
             case ast.Try(body=body, handlers=[_, *_]):
                 result.optional |= set[str]().union(*(_imports(each) for part in body for each in ast.walk(part)))
+    mains = (each.args.args for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == "main")
+    result.is_job = "main" not in result.names and any(len(arguments) == 3 for arguments in mains)
     return result
 
 
@@ -356,14 +362,16 @@ class NewJob:
     strategy: Strategy
     #: Value of the option job_url.
     url: str
-    #: Path of the program in the working directory of tasks.
-    program: str
+    #: Words after `python` that start the program; empty: `job_name` is run.
+    start: Sequence[str]
     workers: int | None = None
     servers: int | None = None
     arguments: Sequence[str] = ()
     python: str = ""
-    keras_2: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
     data_service: bool = False
+    #: Module with `main(server, log_dir, context)`.
+    job_name: str = ""
 
     def options(self, fits: Callable[[Options], bool]) -> Options:
         """Return options with the largest of SIZES that fit; else with the smallest."""
@@ -374,11 +382,14 @@ class NewJob:
         words = [word.replace("{checkpoint_dir}", "$CHECKPOINT_DIR") for word in self.arguments]
         words = [_VARIABLE.sub(lambda name: f"$({name[1] or name[2]})", word) for word in words]
         service: Options = {"name": self.name, "strategy": self.strategy.value, "job_url": self.url}
-        service["command"] = command_line(["python", self.program, *words])
+        if self.job_name:
+            service["job_name"] = self.job_name
+        else:
+            service["command"] = command_line(["python", *self.start, *words])
         if self.python:
             service["python"] = self.python
-        if self.keras_2:
-            service["environment"] = {KERAS_2: "1"}
+        if self.environment:
+            service["environment"] = dict(self.environment)
         workers, servers, chiefs = self.strategy.traits.new_counts
         servers, server_cpus = servers if self.servers is None else self.servers, min(cpus, _SERVER_CPUS)
         size, server_size = {"cpus": cpus, "mem": mem}, {"cpus": server_cpus, "mem": mem}

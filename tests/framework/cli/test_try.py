@@ -268,6 +268,67 @@ def test_settings_are_stored(attempt, invoke, folder: Path) -> None:
     assert "--set x: expected" in error
 
 
+@pytest.mark.parametrize(
+    ("program", "source", "arguments", "job", "command"),
+    [
+        ("task.py", "from trainer import model", ("trainer/task.py",), ".", "-m trainer.task"),
+        ("task.py", "from . import model", ("trainer/task.py",), ".", "-m trainer.task"),
+        ("task.py", "from ..trainer import model", ("trainer/task.py",), "..", "-m here.trainer.task"),
+        ("task.py", "import shared, model", ("-m", "trainer.task", "--x=1"), ".", "-m trainer.task --x=1"),
+        ("__main__.py", "from .model import x", ("trainer", "--x=1"), ".", "-m trainer --x=1"),
+        ("task.py", "import model, json", ("-m", "trainer.task"), "trainer", "task.py"),
+        ("task.py", "import unknown", ("trainer/task.py",), "trainer", "task.py"),
+    ],
+)
+def test_package_runs_from_the_folder_of_its_imports(
+    invoke, folder: Path, monkeypatch: pytest.MonkeyPatch, program: str, source: str, arguments, job: str, command: str
+) -> None:
+    """As its author runs it; `python trainer/task.py` would not find them."""
+    Path("trainer").mkdir()
+    for name in ("trainer/model.py", "shared.py"):
+        Path(name).touch()
+    Path("trainer", program).write_text(source)
+    monkeypatch.setattr(attempt_module, "run", lambda **_: None)
+    monkeypatch.setattr(options_file, "missing_modules", lambda *_: [])
+
+    code, _, error = invoke("try", *arguments)
+
+    assert 0 == code, error
+    service = json.loads(next(Path().glob("*-try.json")).read_text())["service"]
+    assert (job, f"python {command}") == (service["job_url"], service["command"])
+    assert ("shared" in source) is ("environment" in service)
+
+
+@pytest.mark.usefixtures("real_mesos")
+def test_module_of_a_package_runs(run_process, folder: Path) -> None:
+    """With modules of its own folder, and of a parent."""
+    Path("trainer").mkdir()
+    Path("trainer/model.py").write_text("value = 1")
+    Path("trainer/task.py").write_text("import model\nfrom trainer import model as same\nprint(same.value)")
+
+    code, out, error = run_process("try", "-m", "trainer.task", "--json")
+
+    assert (0, "succeeded") == (code, json.loads(out).get("state")), error + out
+
+
+@pytest.mark.usefixtures("real_tensorflow")
+def test_main_of_the_original_package_is_called(run_process, folder: Path) -> None:
+    """Otherwise the file defines a function, trains nothing, and succeeds."""
+    (folder / "train.py").write_text("def main(server, log_dir, context):\n    print(server.target, context)\n")
+
+    code, out, error = run_process("try", folder / "train.py", "--workers", "1", "--json")
+
+    assert (0, "succeeded") == (code, json.loads(out)["state"]), error
+    assert any("grpc://" in line and "{}" in line for task in json.loads(out)["tasks"] for line in task["last_lines"])
+
+
+@pytest.mark.parametrize("call", ["main(1, 2, 3)", "if __name__ == '__main__':\n    app.run(main)"])
+def test_main_that_is_called_is_a_program(attempt, call: str) -> None:
+    options, _ = attempt(f"def main(server, log_dir, context):\n    pass\n{call}\n")
+
+    assert "python train.py" == options["service"]["command"]
+
+
 @pytest.mark.usefixtures("real_mesos")
 def test_program_with_a_package_runs(run_process, folder: Path) -> None:
     """With its arguments; the stored options run again."""

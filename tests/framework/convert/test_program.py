@@ -149,7 +149,7 @@ def test_job_is_named_after_program_or_folder(path: str, expected: str) -> None:
 @pytest.mark.parametrize("strategy", Strategy)
 def test_new_options_are_valid(strategy: Strategy) -> None:
     """With amounts for all tasks, and nothing else."""
-    options = NewJob("mnist", strategy, "train.py", "train.py").options(lambda _: True)
+    options = NewJob("mnist", strategy, "train.py", ("train.py",)).options(lambda _: True)
 
     assert resolve(options)["service"]["command"] == "python train.py"
     assert {"name", "strategy", "job_url", "command"} == options["service"].keys()
@@ -159,7 +159,7 @@ def test_new_options_are_valid(strategy: Strategy) -> None:
 
 def test_new_options_take_the_largest_amounts_that_fit() -> None:
     """The smallest ones if none fit: `local run` says why."""
-    job = NewJob("mnist", Strategy.MULTI_WORKER_MIRRORED, "train.py", "train.py", workers=9)
+    job = NewJob("mnist", Strategy.MULTI_WORKER_MIRRORED, "train.py", ("train.py",), workers=9)
     answers = itertools.chain([False, True], itertools.repeat(False))
 
     assert "9 workers of 0.25 cpus and 1024 MB" == summary(job.options(lambda _: next(answers)))
@@ -169,7 +169,7 @@ def test_new_options_take_the_largest_amounts_that_fit() -> None:
 def test_arguments_are_quoted_and_name_variables() -> None:
     """The shell of the task replaces variables of the task, such as CHECKPOINT_DIR."""
     arguments = ("--dir", "$CHECKPOINT_DIR/a b", "--say=it's {task_index}", "$5")
-    job = NewJob("mnist", Strategy.INDEPENDENT, ".", "train.py", arguments=arguments)
+    job = NewJob("mnist", Strategy.INDEPENDENT, ".", ("train.py",), arguments=arguments)
 
     command = job.options(lambda _: True)["service"]["command"]
 

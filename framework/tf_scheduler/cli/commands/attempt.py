@@ -37,7 +37,13 @@ class _ProgramCommand(click.Command):
     """A command that passes unknown options after PROGRAM on, as `python` does."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse options before PROGRAM strictly: a wrong one is a typing error."""
+        """Parse options before PROGRAM strictly: a wrong one is a typing error.
+
+        `-m MODULE` names PROGRAM as `python -m` does.
+        """
+        if len(args) > 1 and args[0] == "-m":
+            path = Path(*args[1].split("."))
+            args = [str(path / "__main__.py" if path.is_dir() else path.with_suffix(".py")), *args[2:]]
         parser = self.make_parser(ctx)
         parser.ignore_unknown_options = parser.allow_interspersed_args = False
         ctx.meta[__name__] = list(parser.parse_args(list(args))[0].get("arguments") or ())
@@ -75,6 +81,7 @@ def try_(
     Exit code: 0 succeeded, 1 failed or refused, 4 stopped, also by Ctrl-C.
     """
     context.with_resource(clean_up_on_signals(4))
+    program = program / "__main__.py" if (program / "__main__.py").is_file() else program
     check_program(program)
     prepare(context)
     chosen = strategy_named(strategy) if strategy else None

@@ -155,14 +155,10 @@ def packed_files(options: Options, program: Path, folder: Path) -> list[Path]:
         commands.append(f"python -m {options['service'].get('job_name', '')}")
         names = {name for each in _programs(program, program, commands) for name in program_sources(*each)}
         return sorted(path for name in names if program in (path := Path(os.path.normpath(program / name))).parents)
-    return folder_files(program, _apart(options, program, folder))
-
-
-def _apart(options: Options, program: Path, folder: Path) -> list[Path]:
-    """Return the data and the checkpoints, if they are in the folder `program`."""
     apart = [_local_path(file.url, folder) for file in split_data(options["service"].get("data", ""))]
     apart.append(_local_path(options["service"].get("checkpoint_dir", ""), folder))
-    return [Path(os.path.normpath(program / os.path.relpath(each, program))) for each in apart if each]
+    names = {os.path.relpath(path, program) for path in apart if path}
+    return folder_files(program, names)
 
 
 #: Errors of a missing file, and what may be its path: quoted text, or a word.
@@ -189,7 +185,7 @@ def unpacked_hint(path: Path, settings: Collection[str], error: str) -> str:
         if not any(file in (each, *each.parents) for each in packed):
             why = "git ignores it" if home == program else f"tasks get only {program.name}"
             why = f"tasks get only the imported modules of {short_path(str(home))}" if is_shared_folder(home) else why
-            why = unpacked_reason(file, home, _apart(options, home, folder)) or why
+            why = unpacked_reason(file, home) or why
             data = name if any(top in each.parents for each in packed) else name.parts[0]
             remedy = f'"data": ["{os.path.relpath(home / data, folder)}"] in service links it'
             return f"{name} is in {short_path(str(home.resolve()))}, but was not packed, because {why}; {remedy}"
@@ -199,17 +195,16 @@ def unpacked_hint(path: Path, settings: Collection[str], error: str) -> str:
 def _with_local_copy(file: DataFile, folder: Path, is_own: bool) -> DataFile:
     """Link one copy of a file or folder in all tasks; copy a file of another user."""
     path = _local_path(file.url, folder)
-    if path is not None and path.is_dir():
-        inner = os.path.normpath(file.url)
-        is_inner = not Path(inner).is_absolute() and not inner.startswith(("..", "~", "file:"))
-        name = file.path or (inner if is_inner else path.resolve().name)
-        is_copied = is_own and not file.link and folder_size(path) <= MAX_COPY
-        source = read_only_copy(path) if is_copied else path.absolute()
-        return replace(file, url=source.as_uri(), path=name, link=True, extract=False)
-    if path is None or file.link or not is_own:
-        return file if path is None else replace(file, url=path.absolute().as_uri())
-    name = Uri(file.url, output_file=file.path).file_name
-    return replace(file, url=read_only_copy(path).as_uri(), path=name, link=True)
+    if path is None:
+        return file
+    is_folder, inner = path.is_dir(), os.path.normpath(file.url)
+    is_copied = is_own and not file.link and (not is_folder or folder_size(path) <= MAX_COPY)
+    if not (is_copied or is_folder):
+        return replace(file, url=path.absolute().as_uri())
+    is_inner = is_folder and not inner.startswith(("..", "/", "~", "file:"))
+    name = file.path or (inner if is_inner else path.resolve().name if is_folder else Uri(file.url).file_name)
+    source = read_only_copy(path) if is_copied else path.absolute()
+    return replace(file, url=source.as_uri(), path=name, link=True, extract=file.extract and not is_folder)
 
 
 def _local_path(url: str, folder: Path) -> Path | None:

@@ -9,12 +9,14 @@ import re
 import shutil
 import stat
 import subprocess
+import sys
 import tarfile
 import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from importlib.machinery import PathFinder
 from itertools import chain, islice
 from pathlib import Path
 
@@ -181,6 +183,29 @@ def program_sources(
     return sources
 
 
+def import_root(program: Path) -> Path:
+    """Return the folder from which a program's imports work: its own, or a parent."""
+    folder = program.absolute().parent
+    imports = imported_modules(read_bytes(program).decode(errors="replace"))
+    level = max((len(name) - len(name.lstrip(".")) for name in imports), default=0)
+    roots = [folder.parents[level - 1] if 0 < level < len(folder.parts) else folder]
+    tops = {name.partition(".")[0] for name in imports} - {"", *sys.stdlib_module_names}
+    installed = [path for path in sys.path if Path(path).resolve() not in (Path.cwd(), *folder.parents)]
+    lacking = {name for name in tops if not (has_module(folder, name) or PathFinder.find_spec(name, installed))}
+    for parent in folder.parents:
+        is_shared, own = is_shared_folder(parent), folder.parts[len(parent.parts)]
+        if any(has_module(parent, name) for name in (lacking & {own} if is_shared else lacking)):
+            roots.append(parent)
+        if is_shared or len(roots) > 1:
+            break
+    return min(roots, key=lambda root: len(root.parts))
+
+
+def has_module(folder: Path, name: str) -> bool:
+    """Whether a folder has a module or a package of this name."""
+    return (folder / f"{name}.py").is_file() or any((folder / name).glob("*.py"))
+
+
 def _module_files(module: str, folder: Path) -> Iterator[Path]:
     """Yield the files of a module and its packages, if they are below the folder."""
     name = module.lstrip(".")
@@ -207,30 +232,27 @@ def is_shared_folder(folder: Path) -> bool:
     return bool(is_temporary) or any(path in (home, *home.parents) for home in homes)
 
 
-def folder_files(folder: Path, apart: Collection[Path] = ()) -> list[Path]:
+def folder_files(folder: Path, apart: Collection[str] = ()) -> list[Path]:
     """Return the files to pack: those that git does not ignore; without git, all.
 
-    Omits files with an `unpacked_reason`, and those in the folders `apart`. At most one file more than allowed is
-    returned.
+    Omits files with an `unpacked_reason`, and the folders `apart`. At most one file more than allowed is returned.
     """
-    names = _git_files(folder) if shutil.which("git") else []
+    names, excluded = _git_files(folder) if shutil.which("git") else [], {folder / name for name in apart}
     # Without names, git does not know what is ignored.
-    paths = chain.from_iterable(_files(folder / name, folder, apart) for name in names or ("",))
+    paths = chain.from_iterable(_files(folder / name, folder, excluded) for name in names or ("",))
     return sorted(set(islice((path for path in paths if path.is_file()), _MAX_FILES + 1)))
 
 
-def unpacked_reason(path: Path, folder: Path, apart: Collection[Path] = ()) -> str:
+def unpacked_reason(path: Path, folder: Path) -> str:
     """Return why a file or folder in `folder` is never packed; empty if it may be."""
     parents = (each for each in reversed((path, *path.parents)) if folder in each.parents)
-    return next((why for each in parents if (why := _exclusion(each, apart))), "")
+    return next((why for each in parents if (why := _exclusion(each))), "")
 
 
-def _exclusion(path: Path, apart: Collection[Path]) -> str:
+def _exclusion(path: Path) -> str:
     """Return why an entry of a packed folder is omitted; empty if it is not."""
     if path.name.startswith("."):
         return f"{path.name} is hidden"
-    if path in apart:
-        return f"{path.name} is a folder of data or checkpoints"
     if path.is_dir():
         own = (Path(os.environ.get(f"XDG_{name}_HOME", "/"), "dcos-tensorflow") for name in ("STATE", "CACHE", "DATA"))
         is_cache = path.name == "__pycache__" or (path / "CACHEDIR.TAG").exists()
@@ -272,15 +294,16 @@ def _git_files(folder: Path, *repository: str) -> list[str]:
         return _git_files(folder, f"--git-dir={home}", "--work-tree=.")
 
 
-def _files(path: Path, folder: Path, apart: Collection[Path]) -> Iterator[Path]:
+def _files(path: Path, folder: Path, apart: set[Path]) -> Iterator[Path]:
     """Yield the file, or the files of the folder (such as a nested repository)."""
-    if path != folder and unpacked_reason(path, folder, apart):
+    if path != folder and (unpacked_reason(path, folder) or apart.intersection(path.parents)):
         return
     if path.is_file():
         yield path
     for root, folders, files in os.walk(path):
-        folders[:] = [name for name in folders if not _exclusion(Path(root, name), apart)]
-        yield from (Path(root, name) for name in files if not _exclusion(Path(root, name), apart))
+        inner = [Path(root, name) for name in folders]
+        folders[:] = [each.name for each in inner if each not in apart and not _exclusion(each)]
+        yield from (Path(root, name) for name in files if not _exclusion(Path(root, name)))
 
 
 @contextmanager

@@ -13,7 +13,14 @@ from typing import Any
 from tf_executor.contract.advice import KERAS_2
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.cli.common.options_file import has_keras_3, interpreter_path, keras_2_install, model_fit_problem
-from tf_scheduler.cli.common.programs import folder_problem, is_shared_folder, missing_modules, program_sources
+from tf_scheduler.cli.common.programs import (
+    folder_problem,
+    has_module,
+    import_root,
+    is_shared_folder,
+    missing_modules,
+    program_sources,
+)
 from tf_scheduler.convert.program import (
     PACKAGES,
     Libraries,
@@ -74,9 +81,11 @@ def new_options(
         pack: Use the folder of the program, even if the program uses no module in it.
         fit: Choose amounts and a runtime for this machine.
     """
-    sources = program_sources(program) if program.exists() else {}
+    root = import_root(program) if program.exists() else program.absolute().parent
+    is_module = root != program.absolute().parent
+    sources = program_sources(program, root) if program.exists() else {}
     facts, notices = scan(sources), [] if sources else [Problem(str(program), "does not exist yet")]
-    default = Strategy.BETWEEN_GRAPH if counts[1] and not facts.evidence else facts.strategy
+    default = Strategy.BETWEEN_GRAPH if (counts[1] or facts.is_job) and not facts.evidence else facts.strategy
     chosen = strategy or default
     if facts.evidence and facts.strategy is not chosen:
         notices.append(Problem(str(program), f"uses {facts.evidence} ({facts.strategy.value}), not {chosen.value}"))
@@ -87,15 +96,24 @@ def new_options(
     notices += [Problem("service.python", f"the program needs other libraries; create them: {step}")] if step else []
     keras_2, more = _choose_keras(facts, chosen, interpreter_path(python), needed if step else None)
     notices += more
-    is_alone, is_shared = len(sources) < 2, is_shared_folder(program.parent)
+    is_alone, is_shared = len(sources) < 2 and not is_module, is_shared_folder(program.parent)
     is_large = "" if is_shared or not (pack and is_alone) else folder_problem(program.parent)
     if is_large:
         notices.append(Problem(str(program.absolute().parent), f"{is_large}. The tasks get only {program.name}"))
-    path = program if is_alone and (is_shared or is_large or not pack) else program.parent
+    path = program if is_alone and (is_shared or is_large or not pack) else root
     url = os.path.relpath(path.absolute(), folder.absolute())
+    inner = program.absolute().relative_to(root)
+    module = ".".join(inner.with_suffix("").parts).removesuffix(".__main__")
+    environment = {KERAS_2: "1"} if keras_2 else {}
+    if is_module and any(name and has_module(program.absolute().parent, name) for name in facts.modules):
+        environment["PYTHONPATH"] = str(inner.parent)  # `-m` does not search the folder of the program
+    if facts.is_job and arguments:
+        notices.append(Problem("service.job_context", "has the arguments of main(server, log_dir, context)"))
+    start = ("-m", module) if is_module else (program.name,)
     job = NewJob(
-        *(job_name(program.absolute()), chosen, url, program.name, *counts, arguments, python, keras_2),
+        *(job_name(program.absolute()), chosen, url, start, *counts, arguments, python, environment),
         data_service=facts.data_service,
+        job_name=module if facts.is_job else "",
     )
     document = job.options(fits_machine if fit else lambda _: True)
     resolve(document)
