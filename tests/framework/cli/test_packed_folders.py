@@ -16,7 +16,7 @@ import pytest
 from jobs import options
 from kit.commands import run_program
 from tf_scheduler.cli.common.options_file import load_document, load_options, unpacked_hint
-from tf_scheduler.cli.common.programs import folder_problem, is_shared_folder, pack_folder, read_only_copy
+from tf_scheduler.cli.common.programs import folder_files, is_shared_folder, pack_folder, read_only_copy, size_problem
 from tf_scheduler.errors import OptionsError
 from tf_scheduler.model.spec import Uri
 from tf_scheduler.options.load import data_has_addresses, resolve
@@ -100,6 +100,10 @@ def split_uris(document: dict[str, Any]) -> tuple[Uri, ...]:
     return to_spec(resolve(document, {"executor": {"url": "file:///x"}}, [data_has_addresses])).uris
 
 
+def pack(folder: Path) -> Path:
+    return pack_folder(folder, folder_files(folder))
+
+
 def git(folder: Path, *arguments: str) -> None:
     run_program("git", "-C", folder, *arguments, check=True)
 
@@ -120,7 +124,7 @@ def test_folder_is_packed_without_other_files(folder: Path, tmp_path: Path) -> N
     (folder / "data").symlink_to(tmp_path)
     (folder / "gone").symlink_to(tmp_path / "gone")
 
-    archive = pack_folder(folder)
+    archive = pack(folder)
 
     assert ["common.py", "lib/__init__.py", "train.py"] == names(archive)
     with tarfile.open(archive) as content:
@@ -141,7 +145,7 @@ def test_files_that_git_ignores_are_not_packed(folder: Path) -> None:
     git(folder / "sub", "init")
     (folder / "sub" / "inner.py").touch()
 
-    assert ["lib/__init__.py", "new.py", "sub/inner.py", "train.py"] == names(pack_folder(folder))
+    assert ["lib/__init__.py", "new.py", "sub/inner.py", "train.py"] == names(pack(folder))
 
 
 @pytest.mark.parametrize("is_in_repository", [False, True])
@@ -150,15 +154,15 @@ def test_folder_outside_of_repositories_has_gitignore(folder: Path, is_in_reposi
     if is_in_repository:  # which ignores the folder
         git(folder.parent, "init")
         (folder.parent / ".gitignore").write_text("mnist\n")
-    assert ["lib/__init__.py", "train.py"] == names(pack_folder(folder))
+    assert ["lib/__init__.py", "train.py"] == names(pack(folder))
     with (folder / "data.npz").open("wb") as file:
         file.truncate(100_000_000)
-    assert folder_problem(folder).endswith("or name it in .gitignore")
+    assert "100.0 MB, more than 64.0 MB" in size_problem(folder_files(folder))
 
     (folder / ".gitignore").write_text("*.npz\n")
 
-    assert "" == folder_problem(folder)
-    assert ["lib/__init__.py", "train.py"] == names(pack_folder(folder))
+    assert "" == size_problem(folder_files(folder))
+    assert ["lib/__init__.py", "train.py"] == names(pack(folder))
     assert {".gitignore", "data.npz", "lib", "train.py"} == {path.name for path in folder.iterdir()}
 
 
@@ -167,7 +171,7 @@ def test_folder_is_packed_without_git(folder: Path, monkeypatch: pytest.MonkeyPa
     (folder / ".gitignore").write_text("train.py\n")
     monkeypatch.setattr(shutil, "which", lambda _: None)
 
-    assert ["lib/__init__.py", "train.py"] == names(pack_folder(folder))
+    assert ["lib/__init__.py", "train.py"] == names(pack(folder))
 
 
 KEY = "-----BEGIN RSA PRIVATE KEY-----"
@@ -223,7 +227,10 @@ def test_only_imported_modules_of_a_home_are_packed(
     load_options(path)
 
     assert ["lib/__init__.py", "train.py"] == names(Path(unquote(urlsplit(url).path)))
-    assert "packed 2 files, 62 bytes, of ~\n" in capsys.readouterr().err
+    assert (
+        "packed 2 files, 62 bytes, of ~: only imported modules, because the folder holds more than one program\n"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("path", ["/", "/tmp", "/var/tmp", "/home", "~"])
@@ -233,11 +240,11 @@ def test_folders_of_many_programs_are_shared(path: str, folder: Path) -> None:
 
 def test_archive_is_named_after_its_content(folder: Path, state: Path) -> None:
     """Times do not count; other users cannot read the archive."""
-    first = pack_folder(folder)
+    first = pack(folder)
     (folder / "train.py").write_text((folder / "train.py").read_text())
-    same = pack_folder(folder)
+    same = pack(folder)
     (folder / "train.py").chmod(0o755)
-    other = pack_folder(folder)
+    other = pack(folder)
 
     assert (first, True) == (same, other != first)
     assert {first, other} == set((state / "dcos-tensorflow" / "programs").iterdir())
@@ -245,29 +252,26 @@ def test_archive_is_named_after_its_content(folder: Path, state: Path) -> None:
     assert 0o700 == first.parent.stat().st_mode & 0o777
 
 
-def test_large_folder_is_refused_with_its_largest_files(folder: Path) -> None:
-    """Before anything starts."""
-    for number in range(7):
-        with (folder / f"data-{number}.npz").open("wb") as file:
-            file.truncate(number * 4_000_000)
-    path = options(folder.parent, "python train.py", {"job_url": "mnist"})
-
-    with pytest.raises(OptionsError) as caught:
-        load_options(path)
-
-    largest = "data-6.npz 24.0 MB, data-5.npz 20.0 MB, data-4.npz 16.0 MB, data-3.npz 12.0 MB, data-2.npz 8.0 MB"
-    assert [("service.job_url", True)] == [(one.path, largest in one.message) for one in caught.value.problems]
-    assert "84.0 MB to pack, of at most 64.0 MB" in str(caught.value)
-
-
-def test_folder_of_a_home_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without reading all of it; an empty folder is refused, too."""
-    monkeypatch.setattr("tf_scheduler.cli.common.programs._MAX_FILES", 1)
+@pytest.mark.parametrize(("limit", "reason"), [("_MAX_FILES", "more than 1 files"), ("_MAX_FOLDER", "68 bytes, more")])
+def test_only_imported_modules_of_a_large_folder_are_packed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], limit: str, reason: str
+) -> None:
+    """Data beside the program does not stop it; a folder without a program is refused."""
+    monkeypatch.setattr(f"tf_scheduler.cli.common.programs.{limit}", 1)
+    (folder / "data.npz").write_text("binary")
     (folder.parent / "empty").mkdir()
 
-    for name, reason in (("mnist", "more than 1 files"), ("empty", "contains no files")):
-        with pytest.raises(OptionsError, match=f"service.job_url: .*{name}: {reason}"):
-            load_options(options(folder.parent, "true", {"job_url": name}))
+    document = load_document(path := options(folder.parent, "python train.py", {"job_url": "mnist"}))
+    load_options(path)
+
+    archive = Path(unquote(urlsplit(document["service"]["job_url"]).path))
+    assert ["lib/__init__.py", "train.py"] == names(archive)
+    assert f": only imported modules, because the folder has {reason}" in capsys.readouterr().err
+    assert f"but was not packed, because the folder has {reason}" in unpacked_hint(
+        path, (), "FileNotFoundError: 'data.npz'"
+    )
+    with pytest.raises(OptionsError, match=r"service\.job_url: .*empty: contains no program"):
+        load_options(options(folder.parent, "true", {"job_url": "empty"}))
 
 
 def test_document_names_the_archive(folder: Path) -> None:

@@ -202,29 +202,6 @@ def test_servers_without_strategy_are_explained(attempt) -> None:
     assert "mnist: between_graph, because of --ps (train.py names no strategy): " in attempt("", "--ps", "1")[1]
 
 
-def test_program_alone_is_used_in_a_large_folder(attempt, invoke, folder: Path) -> None:
-    """Data next to it does not stop the first job; a module needs the folder."""
-    with (folder / "data.npz").open("wb") as file:
-        file.truncate(100_000_000)
-
-    options, error = attempt("print(1)")
-
-    assert "../mnist/train.py" == options["service"]["job_url"]
-    notice = f"{folder}: 100.0 MB to pack, of at most 64.0 MB; the largest files: data.npz 100.0 MB, train.py 8 bytes"
-    assert (
-        f"notice: {notice}; link data with service.data, or name it in .gitignore. The tasks get only train.py\n"
-        in error
-    )
-    Path("mnist-try.json").unlink()
-    (folder / "lib.py").touch()
-    (folder / "train.py").write_text("import lib")
-    code, _, error = invoke("try", folder / "train.py")
-    assert (1, []) == (code, list(Path().iterdir()))
-    assert "or name it in .gitignore" in error
-    (folder / ".gitignore").write_text("data.npz")
-    assert "../mnist" == attempt("import lib")[0]["service"]["job_url"]
-
-
 def test_job_that_cannot_fit_writes_no_file(attempt, invoke, folder: Path) -> None:
     """Unless --fit reduces it; the repeated run needs --fit, too."""
     size = ("--set", "worker.cpus=1000")

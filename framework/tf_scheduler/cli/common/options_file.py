@@ -35,7 +35,6 @@ from tf_scheduler.cli.common.folders import folder_size, read_bytes, short_path
 from tf_scheduler.cli.common.programs import (
     MAX_COPY,
     folder_files,
-    folder_problem,
     is_shared_folder,
     missing_modules,
     pack_folder,
@@ -43,6 +42,7 @@ from tf_scheduler.cli.common.programs import (
     program_folder,
     program_sources,
     read_only_copy,
+    size_problem,
     unpacked_reason,
 )
 from tf_scheduler.convert.program import FOLDER, NOT_IN_JOB, PACKAGES, always_imported, lone_tasks, scan, start_problem
@@ -133,7 +133,7 @@ def _with_absolute_paths(options: Options, folder: Path) -> Options:
     for section, name in ((service, "job_url"), (executor, "url")):
         path = _local_path(section.get(name, ""), folder)
         if path is not None:
-            packed = pack_folder(path, packed_files(options, path, folder)) if path.is_dir() else path
+            packed = pack_folder(path, packed_files(options, path, folder)[0]) if path.is_dir() else path
             section[name] = packed.resolve().as_uri()
     files = split_data(service.get("data", ""))
     if any(_local_path(file.url, folder) for file in files):
@@ -145,20 +145,23 @@ def _with_absolute_paths(options: Options, folder: Path) -> Options:
     return {**options, "service": service, "executor": executor}
 
 
-def packed_files(options: Options, program: Path, folder: Path) -> list[Path]:
-    """Return the files of the folder `program` that tasks get.
+def packed_files(options: Options, program: Path, folder: Path) -> tuple[list[Path], str]:
+    """Return the files of the folder `program` that tasks get, and why these are not all.
 
-    Of a folder such as `~`: only the programs and the modules that they import.
+    Of a folder that is too large, and of one such as `~`: only the programs and the modules that they import.
     """
-    if is_shared_folder(program):
-        commands = [options.get(section, {}).get("command", "") for section in ("service", *JOBS)]
-        commands.append(f"python -m {options['service'].get('job_name', '')}")
-        names = {name for each in _programs(program, program, commands) for name in program_sources(*each)}
-        return sorted(path for name in names if program in (path := Path(os.path.normpath(program / name))).parents)
     apart = [_local_path(file.url, folder) for file in split_data(options["service"].get("data", ""))]
     apart.append(_local_path(options["service"].get("checkpoint_dir", ""), folder))
-    names = {os.path.relpath(path, program) for path in apart if path}
-    return folder_files(program, names)
+    is_shared = is_shared_folder(program)
+    files = [] if is_shared else folder_files(program, {os.path.relpath(path, program) for path in apart if path})
+    why = "the folder holds more than one program" if is_shared else size_problem(files)
+    if not why:
+        return files, ""
+    commands = [options.get(section, {}).get("command", "") for section in ("service", *JOBS)]
+    commands.append(f"python -m {options['service'].get('job_name', '')}")
+    names = {name for each in _programs(program, program, commands) for name in program_sources(*each)}
+    paths = (Path(os.path.normpath(program / name)) for name in names)
+    return sorted(path for path in paths if program in path.parents), why
 
 
 #: Errors of a missing file, and what may be its path: quoted text, or a word.
@@ -178,14 +181,14 @@ def unpacked_hint(path: Path, settings: Collection[str], error: str) -> str:
     if program is None or not _MISSING_FILE.search(error):
         return ""
     home = program if program.is_dir() else program.parent
-    packed = packed_files(options, program, folder) if program.is_dir() else [program]
+    packed, part = (
+        packed_files(options, program, folder) if program.is_dir() else ([program], f"tasks get only {program.name}")
+    )
     names = [PurePath(first or second or word) for first, second, word in _NAMES.findall(error)]
     for name in (each for each in names if each.parts and not each.is_absolute() and (home / each).exists()):
         file, top = home / name, home / name.parts[0]
         if not any(file in (each, *each.parents) for each in packed):
-            why = "git ignores it" if home == program else f"tasks get only {program.name}"
-            why = f"tasks get only the imported modules of {short_path(str(home))}" if is_shared_folder(home) else why
-            why = unpacked_reason(file, home) or why
+            why = unpacked_reason(file, home) or part or "git ignores it"
             data = name if any(top in each.parents for each in packed) else name.parts[0]
             remedy = f'"data": ["{os.path.relpath(home / data, folder)}"] in service links it'
             return f"{name} is in {short_path(str(home.resolve()))}, but was not packed, because {why}; {remedy}"
@@ -236,7 +239,11 @@ def _packed_lines(options: Options, folder: Path, about: str) -> Iterator[str]:
     """Yield what tasks get from this machine."""
     path = _local_path(options["service"]["job_url"], folder)
     if path is not None:
-        files, of = (packed_files(options, path, folder), path) if path.is_dir() else ([path], path.parent)
+        files, why = packed_files(options, path, folder) if path.is_dir() else ([path], "")
+        of, about = (
+            path if path.is_dir() else path.parent,
+            f": only imported modules, because {why}{about}" if why else about,
+        )
         size = format_size(sum(file.stat().st_size for file in files))
         yield f"packed {pluralize(len(files), 'file')}, {size}, of {short_path(str(of.resolve()))}{about}"
     for data in (_local_path(file.url, folder) for file in split_data(options["service"]["data"]) if not file.link):
@@ -293,9 +300,13 @@ def _missing_files(options: Options, folder: Path) -> Iterator[Problem]:
         if path is not None and not path.exists():
             yield Problem(f"{section}.{name}", f"{path}: file does not exist")
         elif path is not None and not path.is_file():
-            is_program = section == "service"
+            is_packed = section == "service" and packed_files(options, path, folder)[0]
             problem = (
-                folder_problem(path, packed_files(options, path, folder)) if is_program else "is a folder; use a file"
+                ""
+                if is_packed
+                else "contains no program to pack"
+                if section == "service"
+                else "is a folder; use a file"
             )
             if problem:
                 yield Problem(f"{section}.{name}", f"{path}: {problem}")
@@ -410,8 +421,9 @@ def _sandbox_files(options: Options, folder: Path) -> list[str] | None:
     if program is None:
         return names
     try:
-        files = packed_files(options, program, folder) if program.is_dir() else None
-        return [*names, *program_files(program, files)] if program.exists() else None
+        packed = packed_files(options, program, folder)[0] if program.is_dir() else ()
+        names += [path.relative_to(program).as_posix() for path in packed]
+        return (names if packed else [*names, *program_files(program)]) if program.exists() else None
     except OptionsError:  # reported by `_missing_files`, or by the agent
         return None
 

@@ -84,7 +84,6 @@ def _remove_copy(path: Path) -> None:
 
 #: Maximum size in bytes and number of files of a folder that is packed.
 _MAX_FOLDER, _MAX_FILES = 64_000_000, 10_000
-_LARGEST = 5
 #: Endings and content of files with keys and passwords.
 _KEY_SUFFIXES = {".jks", ".kdbx", ".key", ".keystore", ".p12", ".pfx", ".ppk"}
 _SECRETS = re.compile(
@@ -98,10 +97,8 @@ _ATTEMPT, _ATTEMPT_TEXT = re.compile(r".+-try(-\d+)?\.json"), b'{\n  "service": 
 _PACKED_TIME = 315_619_200
 
 
-def pack_folder(folder: Path, files: Sequence[Path] | None = None) -> Path:
-    """Return an archive of files of a folder, by default `folder_files`.
-
-    It is named after its content.
+def pack_folder(folder: Path, files: Sequence[Path]) -> Path:
+    """Return an archive of files of a folder, named after its content.
 
     Archives stay in the state folder, for later launches and for `history reproduce`.
     """
@@ -109,7 +106,7 @@ def pack_folder(folder: Path, files: Sequence[Path] | None = None) -> Path:
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=home, suffix=".part") as part:
         with tarfile.open(fileobj=part, mode="w", format=tarfile.PAX_FORMAT) as archive:
-            for path in folder_files(folder) if files is None else files:
+            for path in files:
                 info, status = tarfile.TarInfo(path.relative_to(folder).as_posix()), path.stat()
                 info.size, info.mtime = status.st_size, _PACKED_TIME
                 info.mode = 0o755 if status.st_mode & stat.S_IXUSR else 0o644
@@ -123,29 +120,22 @@ def pack_folder(folder: Path, files: Sequence[Path] | None = None) -> Path:
     return target
 
 
-def folder_problem(folder: Path, files: Sequence[Path] | None = None) -> str:
-    """Return why files of a folder cannot be packed; empty if they can be packed."""
-    files = folder_files(folder) if files is None else files
+def size_problem(files: Sequence[Path]) -> str:
+    """Return why files are too many or too large to be packed; empty if they are not."""
     if len(files) > _MAX_FILES:
-        return f"more than {_MAX_FILES} files; use a folder of its own for the program"
-    sizes = sorted(((path.stat().st_size, path) for path in files), reverse=True)
-    total = sum(size for size, _ in sizes)
-    if total > _MAX_FOLDER:
-        largest = ", ".join(f"{path.relative_to(folder)} {format_size(size)}" for size, path in sizes[:_LARGEST])
-        limit = f"{format_size(total)} to pack, of at most {format_size(_MAX_FOLDER)}"
-        ignore = "name it in .gitignore" if shutil.which("git") else "install git and name it in .gitignore"
-        return f"{limit}; the largest files: {largest}; link data with service.data, or {ignore}"
-    return "" if files else "contains no files"
+        return f"the folder has more than {_MAX_FILES} files"
+    total = sum(path.stat().st_size for path in files)
+    return f"the folder has {format_size(total)}, more than {format_size(_MAX_FOLDER)}" if total > _MAX_FOLDER else ""
 
 
-def program_files(program: Path, files: Sequence[Path] | None = None) -> list[str]:
+def program_files(program: Path) -> list[str]:
     """Return the names of a program's files in the working directory of tasks.
 
-    For a folder: `files`, by default `folder_files`. For an archive: its content, and its own name. Raises OptionsError
+    For a folder: `folder_files`. For an archive: its content, and its own name. Raises OptionsError
     for a damaged archive.
     """
     if program.is_dir():
-        return [path.relative_to(program).as_posix() for path in (folder_files(program) if files is None else files)]
+        return [path.relative_to(program).as_posix() for path in folder_files(program)]
     names = [program.name]
     try:
         if zipfile.is_zipfile(program):

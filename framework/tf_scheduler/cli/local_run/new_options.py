@@ -14,10 +14,8 @@ from tf_executor.contract.advice import KERAS_2
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.cli.common.options_file import has_keras_3, interpreter_path, keras_2_install, model_fit_problem
 from tf_scheduler.cli.common.programs import (
-    folder_problem,
     has_module,
     import_root,
-    is_shared_folder,
     missing_modules,
     program_sources,
 )
@@ -96,11 +94,7 @@ def new_options(
     notices += [Problem("service.python", f"the program needs other libraries; create them: {step}")] if step else []
     keras_2, more = _choose_keras(facts, chosen, interpreter_path(python), needed if step else None)
     notices += more
-    is_alone, is_shared = len(sources) < 2 and not is_module, is_shared_folder(program.parent)
-    is_large = "" if is_shared or not (pack and is_alone) else folder_problem(program.parent)
-    if is_large:
-        notices.append(Problem(str(program.absolute().parent), f"{is_large}. The tasks get only {program.name}"))
-    path = program if is_alone and (is_shared or is_large or not pack) else root
+    path = root if pack or is_module or len(sources) > 1 else program
     url = os.path.relpath(path.absolute(), folder.absolute())
     inner = program.absolute().relative_to(root)
     module = ".".join(inner.with_suffix("").parts).removesuffix(".__main__")
