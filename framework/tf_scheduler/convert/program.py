@@ -61,7 +61,13 @@ PACKAGES = {
     "PIL": "pillow",
     "yaml": "pyyaml",
     "cv2": "opencv-python-headless",
+    "Crypto": "pycryptodome",
+    "MySQLdb": "mysqlclient",
+    "faiss": "faiss-cpu",
+    "skimage": "scikit-image",
 }
+#: The same, with what `runtime create` names otherwise. A package of any other name may be a stranger's.
+PIP_NAMES = {**PACKAGES, **{name: name for name in ("tensorflow", "keras", "torch", "numpy", "requests")}}
 
 
 # --- source

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from dcos_command.main import main
+from jobs import options as job_options
 from tf_scheduler.cli.common.options_file import check_options, load_options
 from tf_scheduler.errors import OptionsError
 
@@ -168,9 +169,38 @@ def test_missing_module_of_a_program_is_named(tmp_path: Path, invoke, source: st
         load_options(tmp_path / "options.json")
     code, out, _ = invoke("options", "validate", str(tmp_path / "options.json"))
 
-    text = f"service.python: train.py imports {missing}, which `{sys.executable}` does not have; run `"
+    text = f"service.python: train.py imports {missing}, which `{sys.executable}` does not have"
     assert (True, bool(missing)) == (not caught or str(caught.value).startswith(text), code == 1)
-    assert not missing or out.startswith(text)
+    assert not missing or out == f"{text}\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "remedy"),
+    [
+        ("import Crypto, absent", "Crypto, absent, which `{0}` does not have; run `{0} -m pip install pycryptodome`"),
+        ("import skimage", "skimage, which `{0}` does not have; run `{0} -m pip install scikit-image`"),
+        ("import absent", "absent, which `{0}` does not have"),
+        ("import tfmesos", "tfmesos, which `{0}` does not have; docs/how-to/migrate has the changes for programs"),
+        (
+            "from nosuch.code import x",
+            "nosuch, which `{0}` does not have; set service.job_url to {1}, and service.command to "
+            "`python -m nosuch.code.train`",
+        ),
+    ],
+)
+def test_remedy_of_a_missing_module_is_known(tmp_path: Path, source: str, remedy: str) -> None:
+    """A package with the name of a module may be a stranger's."""
+    code = tmp_path / "nosuch" / "code"
+    code.mkdir(parents=True)
+    (code / "train.py").write_text(source)
+    (code.parent / "__init__.py").touch()
+
+    with pytest.raises(OptionsError) as caught:
+        load_options(job_options(code, "python train.py", {"job_url": "."}))
+
+    expected = remedy.format(sys.executable, tmp_path)
+    assert str(caught.value).startswith(f"service.python: train.py imports {expected}")
+    assert ("pip" in remedy) is ("pip" in str(caught.value))
 
 
 def test_interpreter_that_does_not_start_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,17 +161,25 @@ def test_runtime_of_a_library_is_used(invoke, folder: Path, tmp_path: Path, monk
     assert "python" not in json.loads((folder / "dcos.json").read_text())["service"]
 
 
-@pytest.mark.parametrize(("missing", "name"), [([], "horovod"), (["sklearn"], "horovod-scikit-learn")])
+@pytest.mark.parametrize(
+    ("missing", "release", "name"),
+    [
+        ([], "2.13", "mine"),
+        (["sklearn"], "2.13", "horovod-scikit-learn"),
+        ([], "1.15", "horovod-scikit-learn"),
+        ([], "", "horovod-scikit-learn"),
+    ],
+)
 def test_existing_runtime_with_all_libraries_is_used(
-    invoke, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: list[str], name: str
+    invoke, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: list[str], release: str, name: str
 ) -> None:
     """Its name need not tell its packages."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setattr(new_options, "find_spec", lambda _: None)
     monkeypatch.setattr(new_options, "missing_modules", lambda *_: missing)
-    runtime = tmp_path / "data" / "dcos-tensorflow" / "runtimes" / "horovod"
+    runtime = tmp_path / "data" / "dcos-tensorflow" / "runtimes" / "mine"
     runtime.mkdir(parents=True)
-    content = {"name": "horovod", "python": sys.executable, "version": "3.11.7", "tensorflow": "2.13", "others": []}
+    content = {"name": "mine", "python": sys.executable, "version": "3.11.7", "tensorflow": release, "others": []}
     (runtime / "runtime.json").write_text(json.dumps(content))
     (folder / "train.py").write_text("import horovod.tensorflow as hvd\nimport sklearn\nhvd.init()")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,27 +22,18 @@ from tf_scheduler.cli.common.folders import (
     read,
     source_name,
 )
-from tf_scheduler.cli.common.options_file import interpreter_path
 from tf_scheduler.cli.common.output import echo_json, json_option
-from tf_scheduler.cli.common.programs import missing_modules, program_files, program_folder, program_sources
+from tf_scheduler.cli.common.programs import program_files, program_folder, program_sources
 from tf_scheduler.cli.local_run.fitting import fits_machine
 from tf_scheduler.cli.local_run.new_options import suitable_python
 from tf_scheduler.convert.conversion import KINDS, Conversion, InvalidConversionError, convert_job_file
 from tf_scheduler.convert.local import localize, missing_programs
 from tf_scheduler.convert.pod import ENDPOINT, MADE_UP, NOT_REQUESTED
-from tf_scheduler.convert.program import PACKAGES, Libraries
 from tf_scheduler.convert.tables import Note, command_line
 from tf_scheduler.convert.tfjob import KEPT
 from tf_scheduler.errors import JobError, OptionsError, Problem
 from tf_scheduler.options.schema.service import RUNTIME_PREFIX
 from tf_scheduler.runtimes.runtimes import find_runtime
-
-#: Modules that the executor, TensorFlow, Horovod and PyTorch bring.
-_PROVIDED = (
-    *("tf_executor", "tensorflow", "tf_keras", "keras", "tensorboard", "tensorflow_estimator", "torch", "horovod"),
-    *("numpy", "six", "absl", "google", "h5py"),
-)
-
 
 _EXAMPLES = ("convert job.yaml -o options.json", "convert tony.xml --local --program train.py -o options.json")
 _HELP = f"""Convert FILE to an options file.
@@ -178,26 +169,13 @@ class _Local:
         self.steps = (step,) if step else ()
         if python:
             options["service"]["python"] = python
-        return [*notes, *self._unknown_modules(needed, python)]
+        return notes
 
     def _packed(self) -> Path | None:
         """Return the program, or its folder if it uses other modules, as `try` does."""
         path = self.program
         is_file = path is not None and path.suffix == ".py" and path.is_file()
         return path.parent if path and is_file and len(program_sources(path)) > 1 else path
-
-    def _unknown_modules(self, needed: Libraries, python: str) -> Iterator[Note]:
-        names = {part.removesuffix(".py") for name in _python_files(self._packed()) for part in Path(name).parts}
-        unknown = needed.modules - names
-        if self.steps:
-            unknown -= {*_PROVIDED, *PACKAGES}
-        else:
-            unknown &= {*missing_modules(interpreter_path(python), sorted(unknown))} - {*_PROVIDED[:1]}
-        if unknown:
-            what = f"does not have {', '.join(sorted(unknown))}, which the program imports"
-            yield Note(
-                "service.python", f"{python or 'this Python'} {what}; add the package, or choose another --python"
-            )
 
     def _sources(self, scripts: Sequence[str]) -> dict[str, str]:
         """Return the sources of files of the program, and of the modules that they use."""

@@ -109,9 +109,8 @@ def run(
         running = LocalCluster.running(directory)
         problems: list[str] = []
         with _collect(problems):
-            spec = load_options(
-                options, settings, containers=running is not None and running.has_containers, about=about
-            )
+            has_containers = running is not None and running.has_containers
+            spec = load_options(options, settings, containers=has_containers, about=about)
             _check_followed(followed, spec)
         with _collect(problems):
             specs, claims = _agents(agents, running, stack)
@@ -121,18 +120,8 @@ def run(
         document, spec = adapt_sizes(load_document(options, settings), spec, specs, fit=fit)
         check_feasible(spec, specs)
         notice_of_checkpoints(spec.checkpoint_dir)
-        job = _Job(
-            spec,
-            document,
-            timeout,
-            as_json,
-            verbose,
-            followed,
-            page,
-            note,
-            every,
-            partial(unpacked_hint, options, settings),
-        )
+        unpacked = partial(unpacked_hint, options, settings)
+        job = _Job(spec, document, timeout, as_json, verbose, followed, page, note, every, unpacked)
         report = _run(job, running or stack.enter_context(_own_cluster(specs, claims)), own=running is None)
     sys.exit(EXIT_CODES.get(report["state"], 1))
 

@@ -35,6 +35,7 @@ from tf_scheduler.cli.common.folders import folder_size, read_bytes, short_path
 from tf_scheduler.cli.common.programs import (
     MAX_COPY,
     folder_files,
+    import_root,
     is_shared_folder,
     missing_modules,
     pack_folder,
@@ -45,7 +46,7 @@ from tf_scheduler.cli.common.programs import (
     size_problem,
     unpacked_reason,
 )
-from tf_scheduler.convert.program import FOLDER, NOT_IN_JOB, PACKAGES, always_imported, lone_tasks, scan, start_problem
+from tf_scheduler.convert.program import FOLDER, NOT_IN_JOB, PIP_NAMES, always_imported, lone_tasks, scan, start_problem
 from tf_scheduler.errors import JobError, OptionsError, Problem
 from tf_scheduler.model.digests import DataFile, join_data, split_data
 from tf_scheduler.model.spec import ServiceSpec, Uri
@@ -186,11 +187,10 @@ def unpacked_hint(path: Path, settings: Collection[str], error: str) -> str:
     )
     names = [PurePath(first or second or word) for first, second, word in _NAMES.findall(error)]
     for name in (each for each in names if each.parts and not each.is_absolute() and (home / each).exists()):
-        file, top = home / name, home / name.parts[0]
+        file = home / name
         if not any(file in (each, *each.parents) for each in packed):
             why = unpacked_reason(file, home) or part or "git ignores it"
-            data = name if any(top in each.parents for each in packed) else name.parts[0]
-            remedy = f'"data": ["{os.path.relpath(home / data, folder)}"] in service links it'
+            remedy = f'"data": ["{os.path.relpath(file, folder)}"] in service links it'
             return f"{name} is in {short_path(str(home.resolve()))}, but was not packed, because {why}; {remedy}"
     return ""
 
@@ -300,15 +300,9 @@ def _missing_files(options: Options, folder: Path) -> Iterator[Problem]:
         if path is not None and not path.exists():
             yield Problem(f"{section}.{name}", f"{path}: file does not exist")
         elif path is not None and not path.is_file():
-            is_packed = section == "service" and packed_files(options, path, folder)[0]
-            problem = (
-                ""
-                if is_packed
-                else "contains no program to pack"
-                if section == "service"
-                else "is a folder; use a file"
-            )
-            if problem:
+            is_program = section == "service"
+            problem = "contains no program to pack" if is_program else "is a folder; use a file"
+            if not (is_program and packed_files(options, path, folder)[0]):
                 yield Problem(f"{section}.{name}", f"{path}: {problem}")
     for file in split_data(options["service"]["data"]):
         path = _local_path(file.url, folder)
@@ -393,6 +387,10 @@ def _missing_commands(options: Options, folder: Path, may_start: Callable[[str],
         yield from (Problem(option, text) for text in _missing_imports(job_path, files or (), python, command))
 
 
+#: Modules with which other systems start a program.
+_OTHER_SYSTEMS = {"pyspark", "tensorflowonspark", "tfmesos"}
+
+
 def _missing_imports(job: Path, files: Collection[str], python: str, command: str) -> Iterator[str]:
     """Yield messages about modules that a program always imports and `python` lacks."""
     with suppress(OptionsError), program_folder(job) as home:  # files with problems are reported elsewhere
@@ -404,10 +402,14 @@ def _missing_imports(job: Path, files: Collection[str], python: str, command: st
             is_known = not any("sys.path" in source for source in sources.values())
             if not is_known or not (lacking := missing_modules(python, sorted(modules - own - {""}))):
                 continue
-            packages = [PACKAGES.get(name, name) for name in lacking]
-            create = f"dcos-tensorflow runtime create NAME --package {' --package '.join(packages)}"
-            remedy = f"run `{python} -m pip install {' '.join(packages)}`, or use runtime:NAME of `{create}`"
-            yield f"{program.name} imports {', '.join(lacking)}, which `{python}` does not have; {remedy}"
+            packages = [PIP_NAMES[name] for name in lacking if name in PIP_NAMES]
+            remedy = f"; run `{python} -m pip install {' '.join(packages)}`" if packages else ""
+            if (root := import_root(program)) not in (base.absolute(), program.absolute().parent):
+                module = ".".join(program.absolute().relative_to(root).with_suffix("").parts)
+                remedy += f"; set service.job_url to {root}, and service.command to `python -m {module}`"
+            if _OTHER_SYSTEMS.intersection(lacking):
+                remedy += "; docs/how-to/migrate has the changes for programs of other systems"
+            yield f"{program.name} imports {', '.join(lacking)}, which `{python}` does not have{remedy}"
 
 
 def _sandbox_files(options: Options, folder: Path) -> list[str] | None:

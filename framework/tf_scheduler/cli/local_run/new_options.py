@@ -13,14 +13,10 @@ from typing import Any
 from tf_executor.contract.advice import KERAS_2
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.cli.common.options_file import has_keras_3, interpreter_path, keras_2_install, model_fit_problem
-from tf_scheduler.cli.common.programs import (
-    has_module,
-    import_root,
-    missing_modules,
-    program_sources,
-)
+from tf_scheduler.cli.common.programs import has_module, import_root, missing_modules, program_sources
 from tf_scheduler.convert.program import (
     PACKAGES,
+    PIP_NAMES,
     Libraries,
     NewJob,
     ProgramFacts,
@@ -91,7 +87,13 @@ def new_options(
     if fit and facts.modules & _LIBRARIES:
         needed = needed_libraries((), "\n".join(sources.values()), is_torch=chosen.traits.library == "torch")
         python, step = suitable_python(needed)
-    notices += [Problem("service.python", f"the program needs other libraries; create them: {step}")] if step else []
+    if needed and step:
+        lacking = [name for name in sorted(needed.modules) if name in PIP_NAMES and find_spec(name) is None]
+        problem = f"the program needs other libraries; create them: {step}"
+        if lacking and not (needed.tensorflow or needed.torch_version or needed.horovod):
+            what = f"{program.name} imports {', '.join(lacking)}, which `{sys.executable}` does not have"
+            problem = f"{what}; run `pip install {' '.join(PIP_NAMES[name] for name in lacking)}`, or `{step}`"
+        notices.append(Problem("service.python", problem))
     keras_2, more = _choose_keras(facts, chosen, interpreter_path(python), needed if step else None)
     notices += more
     path = root if pack or is_module or len(sources) > 1 else program
@@ -149,9 +151,14 @@ def suitable_python(needed: Libraries) -> tuple[str, str]:
         name, arguments = torch_creation_arguments(needed.torch_version, own)
     elif needed.horovod:
         name, arguments = _HOROVOD
-    runtimes = {runtime.name: runtime.python for runtime in list_runtimes()}
-    if needed.packages and (name not in runtimes or missing_modules(runtimes[name], modules)):
+    for runtime in list_runtimes():
+        series = tuple(map(int, runtime.tensorflow.split(".")[:2])) if runtime.tensorflow else ()
+        is_suitable = series[:1] == (needed.tensorflow or (2,))[:1] and series <= (needed.tensorflow or series)
+        is_torch = needed.torch and (runtime.name == name or not needed.torch_version)
+        if (is_torch or (is_suitable and not needed.torch)) and not missing_modules(runtime.python, modules):
+            return RUNTIME_PREFIX + runtime.name, ""
+    if needed.packages:
         packages = "".join(f" --package {package}" for package in needed.packages)
         longer = "-".join([name, *needed.packages])[:60].strip("-")
         name, arguments = longer, longer + arguments.removeprefix(name) + packages
-    return RUNTIME_PREFIX + name, "" if name in runtimes else f"dcos-tensorflow runtime create {arguments}"
+    return RUNTIME_PREFIX + name, f"dcos-tensorflow runtime create {arguments}"
