@@ -136,7 +136,9 @@ def _drop_gpus(options: Options) -> Iterator[Note]:
 def _shrink(options: Options, fits: Callable[[Options], bool]) -> Iterator[Note]:
     sections = [section for section in JOBS if options.get(section, {}).get("count", 0)]
     old = {section: dict(options[section]) for section in sections}
-    for cpus, mem in SIZES:
+    largest = max((before.get("mem", 0) for before in old.values()), default=0)
+    amounts = range(largest, SIZES[0][1], -max(256, largest // 16))
+    for cpus, mem in [*((SIZES[0][0], mem) for mem in amounts), *SIZES]:
         for section in sections:
             before = old[section]
             sizes = {"cpus": min(before.get("cpus", cpus), cpus), "mem": min(before.get("mem", mem), mem), "disk": 0}

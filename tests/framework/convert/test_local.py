@@ -111,6 +111,15 @@ def test_tasks_shrink_until_they_fit() -> None:
     assert "reduced to fit this machine: count 9 to 3, cpus 4 to 0.1" == notes["worker"]
 
 
+def test_tasks_keep_the_memory_that_fits() -> None:
+    """A program of 1.1 GB would not run in the smallest amount."""
+    options = {"service": {}, "worker": {"count": 2, "cpus": 4, "mem": 4096, "command": "x"}}
+
+    adapted(options, fits=lambda changed: changed["worker"]["mem"] <= 3782)
+
+    assert (0.5, 3584) == (options["worker"]["cpus"], options["worker"]["mem"])
+
+
 def test_options_of_clusters_are_omitted() -> None:
     worker = {"count": 1, "gpus": 2, "image": "i", "placement_constraint": "[]", "command": "x --backend=nccl"}
     options = {"service": {"role": "r", "checkpoint_dir": "hdfs://x"}, "volumes": [1], "gpu_worker": worker}

@@ -158,7 +158,9 @@ class _Local:
         return replace(result, warnings=tuple(notes))
 
     def _adapt(self, options: dict[str, Any]) -> list[Note]:
-        program = self._packed()
+        program = self.program
+        if program and program.suffix == ".py" and program.is_file() and len(program_sources(program)) > 1:
+            program = program.parent  # as `try` does
         path = os.path.relpath(program, self.folder) if program else ""
         notes, needed = localize(
             options, _python_files(self.program), path, fits_machine, self._sources, os.path.exists
@@ -170,12 +172,6 @@ class _Local:
         if python:
             options["service"]["python"] = python
         return notes
-
-    def _packed(self) -> Path | None:
-        """Return the program, or its folder if it uses other modules, as `try` does."""
-        path = self.program
-        is_file = path is not None and path.suffix == ".py" and path.is_file()
-        return path.parent if path and is_file and len(program_sources(path)) > 1 else path
 
     def _sources(self, scripts: Sequence[str]) -> dict[str, str]:
         """Return the sources of files of the program, and of the modules that they use."""
