@@ -198,7 +198,7 @@ KEY = "-----BEGIN RSA PRIVATE KEY-----"
 def test_private_files_and_own_files_are_not_packed(
     folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, is_repository: bool
 ) -> None:
-    """Each task, and each reader of the archive, would get them; also if git tracks them."""
+    """Each task and each reader of the archive would get them, also tracked ones."""
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
     (folder / name).parent.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text(text)
@@ -256,7 +256,7 @@ def test_archive_is_named_after_its_content(folder: Path, state: Path) -> None:
 def test_only_imported_modules_of_a_large_folder_are_packed(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], limit: str, reason: str
 ) -> None:
-    """Data beside the program does not stop it; a folder without a program is refused."""
+    """Data does not stop the program; a folder without a program is refused."""
     monkeypatch.setattr(f"tf_scheduler.cli.common.programs.{limit}", 1)
     (folder / "data.npz").write_text("binary")
     (folder.parent / "empty").mkdir()

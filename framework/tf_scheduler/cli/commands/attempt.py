@@ -126,7 +126,7 @@ def _shared_words(context: click.Context, program: Path, arguments: tuple[str, .
 
 
 def _lost_variables(arguments: tuple[str, ...]) -> Iterator[Problem]:
-    """Yield arguments from which this shell may have removed a variable of the tasks."""
+    """Yield arguments from which this shell may have removed a variable of tasks."""
     for word in arguments:
         name, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
         is_lost = value.startswith("/") and (value == "/" or not Path(*Path(value).parts[:2]).exists())
@@ -136,7 +136,7 @@ def _lost_variables(arguments: tuple[str, ...]) -> Iterator[Problem]:
 
 
 def _save_attempt(document: Mapping[str, Any]) -> Path:
-    """Write the options to NAME-try.json; to a further file if the user has edited it."""
+    """Write the options to NAME-try.json; to another file if the user edited it."""
     name, text = document["service"]["name"], json.dumps(document, indent=2) + "\n"
     for number in count(1):
         path = Path(f"{name}-try{'' if number == 1 else f'-{number}'}.json")

@@ -147,7 +147,7 @@ def _with_absolute_paths(options: Options, folder: Path) -> Options:
 
 
 def packed_files(options: Options, program: Path, folder: Path) -> tuple[list[Path], str]:
-    """Return the files of the folder `program` that tasks get, and why these are not all.
+    """Return the files of the folder `program` that tasks get, and why not all.
 
     Of a folder that is too large, and of one such as `~`: only the programs and the modules that they import.
     """
@@ -173,7 +173,7 @@ _NAMES = re.compile(r"'([^']+)'|\"([^\"]+)\"|([^\s'\";:,()]+)")
 
 
 def unpacked_hint(path: Path, settings: Collection[str], error: str) -> str:
-    """Return why tasks lack a file that an error names, although it is beside the program.
+    """Return why tasks lack a file beside the program that an error names.
 
     `path` and `settings` as in `load_options`. Empty: the error has another cause.
     """

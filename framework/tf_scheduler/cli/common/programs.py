@@ -121,7 +121,7 @@ def pack_folder(folder: Path, files: Sequence[Path]) -> Path:
 
 
 def size_problem(files: Sequence[Path]) -> str:
-    """Return why files are too many or too large to be packed; empty if they are not."""
+    """Return why files are too many or too large to be packed; empty if not."""
     if len(files) > _MAX_FILES:
         return f"the folder has more than {_MAX_FILES} files"
     total = sum(path.stat().st_size for path in files)

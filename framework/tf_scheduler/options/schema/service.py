@@ -44,7 +44,7 @@ class DataRecord(Section):
 
 
 class DataFiles(String):
-    """Comma-separated URLs, or a list of URLs or `DataRecord`, which becomes JSON text.
+    """Comma-separated URLs, or a list of URLs or `DataRecord`, as JSON text.
 
     On DC/OS the list is written as JSON text, because an option of config.json has only one type.
     """
