@@ -153,7 +153,7 @@ IMPORTERS = {
     "pypi_simple": {"mesos_local"},
     "requests": {"mesos_local", "tf_scheduler.dcos"},
     "rich": {"tf_scheduler.cli", "mesos_local"},
-    "starlette": {"tf_scheduler.api", "tf_scheduler.web"},
+    "starlette": {"tf_scheduler.api", "tf_scheduler.web", "tf_scheduler.cli"},
     # The part of the executor that runs in the user's Python.
     "fsspec": {"tf_executor"},
     "tensorflow": {"tf_executor"},

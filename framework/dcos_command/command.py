@@ -16,6 +16,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from keyword import iskeyword
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Collection, Iterable, Mapping, Sequence, TypeVar
 
 import click
@@ -86,6 +87,9 @@ class CliProgram:
     environment: Mapping[str, str]
     #: Return the result of the last ended run on this machine of a service; empty name: of any.
     ended: Callable[[str], Mapping[str, Any] | None] = lambda _name: None
+    #: Serve past runs of this machine and of a folder, with one selected by its name; show a client of their page.
+    #: Return whether such a run exists.
+    serve_runs: Callable[[str, Path | None, Callable[[ServiceClient], Any]], bool] = lambda *_: False
     #: Print JSON where the DC/OS SDK's command does.
     sdk_json: bool = False
     #: Text before an error message.

@@ -25,7 +25,7 @@ _MAX_RETRIES = 60  # a restarted scheduler answers within a minute
 #: Bytes of a file that are shown by default, and that are searched for --tail and --since.
 _LOG_BYTES, _MAX_LOG_BYTES = 65_536, 16 << 20
 #: Suffix of the executor's index of an output file: lines `OFFSET UNIX_TIME`.
-_TIMES_SUFFIX = ".times"
+TIMES_SUFFIX = ".times"
 _MAX_TAIL = 1_000_000
 _DURATION = re.compile(r"(\d{1,9})([smhd]?)", re.ASCII)
 _TIME = re.compile(r"(\d{1,15}) (\d{1,11}\.\d{1,6})", re.ASCII)
@@ -148,7 +148,7 @@ def _last_lines(log: Log, count: int) -> Log:
 def _times(service: ServiceClient, task: str, file: str) -> list[tuple[int, float]]:
     """Return pairs of file offset and time when it was written; empty if unknown."""
     try:
-        index = service.get(api_path("tasks", task, "logs"), file=file + _TIMES_SUFFIX, length=str(_LOG_BYTES))
+        index = service.get(api_path("tasks", task, "logs"), file=file + TIMES_SUFFIX, length=str(_LOG_BYTES))
     except RefusedError:  # not an output file
         return []
     lines = index["data"].split("\n")[1 if index["offset"] else 0 :]

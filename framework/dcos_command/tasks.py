@@ -23,8 +23,8 @@ from tf_executor.contract.reports import Progress, describe_progress, format_ste
 from tf_executor.contract.states import Activity
 from tf_executor.contract.text import UNKNOWN, format_duration, format_loss, format_size, list_names, pluralize
 
-from .client import PACKAGE, ServiceClient, api_path, installation_of
-from .command import CommandCall, argument, command, print_error, service_argument, show_json
+from .client import PACKAGE, URL_VARIABLE, ServiceClient, api_path, installation_of
+from .command import CommandCall, LocalOption, argument, command, print_error, service_argument, show_json
 from .documents import read_document, relative_job_url, with_settings
 from .errors import CommandError, RefusedError, UnreachableError, UsageError, error_document
 from .output import Line, Renderable, Screen, Table, Word, dim, local_time, status_word
@@ -165,15 +165,38 @@ def _show_list(answer: Mapping[str, Any], name: str) -> Renderable:
     yield Table(("name", "doing", "step", "loss", "age", "page"), rows, empty=empty)
 
 
-@command("open", exit_codes="0 the scheduler answers, with or without a browser; 3 no answer")
+@command("open", exit_codes="0 the page was shown, with or without a browser; 3 no answer, and no past run")
 @service_argument
-@click.option("--print", "print_only", is_flag=True, help="Print the address only, for scripts.")
-def open_(call: CommandCall, print_only: bool) -> int:
-    """Open the web page in a browser."""
-    service = call.service
-    service.get(api_path("tf", "overview"))  # raises UnreachableError if the scheduler does not answer
-    answer = {"page": page_of(service), "ssh": _tunnel(service.url, os.environ)}
-    return call.show(answer, lambda answer: _open_page(answer, service.home, print_only=print_only))
+@click.option("--print", "print_only", is_flag=True, help="Print the address of a running service, for scripts.")
+@click.option(
+    "--store",
+    cls=LocalOption,
+    type=click.Path(path_type=Path),
+    envvar="DCOS_TENSORFLOW_HISTORY",
+    metavar="DIR",
+    help="Show also the past runs in this folder of a team.",
+)
+def open_(call: CommandCall, print_only: bool, store: Path | None) -> int:
+    """Open the web page of the service, else of past runs.
+
+    The page opens in a browser. Past runs are those of this machine, and those of --store. SERVICE may also be a run,
+    such as `last`. The page of past runs ends with Ctrl-C, or when no tab shows it.
+    """
+
+    def show(service: ServiceClient) -> int:
+        answer = {"page": page_of(service), "ssh": _tunnel(service.url, os.environ)}
+        return call.show(answer, lambda answer: _open_page(answer, service.home, print_only=print_only))
+
+    try:
+        call.service.get(api_path("tf", "overview"))
+    except UnreachableError:
+        # A script waits for the end of the output, so a page that this command serves is of no use to it.
+        is_for_script = print_only or call.as_json
+        is_named = call.options.url or call.program.environment.get(URL_VARIABLE)
+        if is_for_script or is_named or not call.program.serve_runs(call.options.name.strip("/"), store, show):
+            raise
+        return 0
+    return show(call.service)
 
 
 def _tunnel(url: str, environment: Mapping[str, str]) -> str:

@@ -11,6 +11,37 @@ from .lanes import require_real
 #: ms; a machine that is busy takes its time.
 PATIENCE = 30_000
 
+#: What fingers may miss: less than 24 pixels (WCAG 2.2 AA, 2.5.8). A check box is hit by its label.
+SMALL = """() => [...document.querySelectorAll("button, select, nav a, label.check")]
+    .filter((node) => node.checkVisibility())
+    .filter((node) => Math.min(node.getBoundingClientRect().width, node.getBoundingClientRect().height) < 24)
+    .map((node) => node.outerHTML.slice(0, 200))"""
+#: Texts whose contrast is less than it must be.
+CONTRAST = """() => {
+  const parse = (text) => text.match(/[0-9.]+/g).map(Number);
+  const light = (colour) => {
+    const parts = colour.slice(0, 3).map((part) => part / 255)
+      .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+  };
+  const behind = (node) => {
+    for (let at = node; at; at = at.parentElement) {
+      const colour = parse(getComputedStyle(at).backgroundColor);
+      if (colour.length < 4 || colour[3] > 0) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const weak = [];
+  for (const node of document.querySelectorAll("body *")) {
+    const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
+    if (!own || !node.checkVisibility()) continue;
+    const [one, other] = [light(parse(getComputedStyle(node).color)), light(behind(node))].sort((a, b) => b - a);
+    const contrast = (one + 0.05) / (other + 0.05);
+    if (contrast < 4.5) weak.push(`${node.tagName} ${node.textContent.trim().slice(0, 30)}: ${contrast.toFixed(2)}`);
+  }
+  return weak;
+}"""
+
 
 @contextmanager
 def open_chromium() -> Iterator[Browser]:

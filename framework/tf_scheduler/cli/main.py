@@ -55,6 +55,7 @@ set_program(
         late(_OUTPUT, "screen"),
         os.environ,
         ended=late(_DISCOVERY, "last_result"),
+        serve_runs=late(f"{__package__}.local_run.runs_page", "serve_past_runs"),
     ),
 )
 

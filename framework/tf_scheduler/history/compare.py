@@ -77,6 +77,11 @@ def run_summary(run: Run) -> dict[str, Any]:
     return {**{name: getattr(run, name) for name in names}, **run_results(run)}
 
 
+def run_row(run: Run, *, is_current: bool = False) -> dict[str, Any]:
+    """Return a run's row in the list of a page; `is_current`: the page is of this run."""
+    return {**run_summary(run), "texts": run_texts(run), "current": is_current}
+
+
 def run_texts(run: Run) -> dict[str, str]:
     """Return results as texts for a list of runs, with up to `_BEST` best values."""
     names = ("loss", *run.last.metrics)

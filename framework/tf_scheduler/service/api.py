@@ -21,7 +21,7 @@ from tf_scheduler.api.routes.operations import RequestCounter, metric_routes
 from tf_scheduler.api.routes.secret_delivery import SecretHandler, with_secrets
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.errors import JobError, OptionsError, Problem, SecretError
-from tf_scheduler.history.compare import run_details, run_summary, run_texts
+from tf_scheduler.history.compare import run_details, run_row
 from tf_scheduler.history.database import RunDatabase, SharedRuns
 from tf_scheduler.history.model import Run, to_json
 from tf_scheduler.interfaces import TaskFiles
@@ -240,10 +240,7 @@ class RunArchive(BackgroundWriter):
             current = self._current()
             runs, unreadable, problem = self._past()
             listed = [run for run in runs if current is None or run.id != current.id][:MAX_LISTED]
-            rows = [
-                {**run_summary(run), "texts": run_texts(run), "current": run is current}
-                for run in (*filter(None, [current]), *listed)
-            ]
+            rows = [run_row(run, is_current=run is current) for run in (*filter(None, [current]), *listed)]
             answer = {"store": self._store, "problem": problem, "unreadable": unreadable, "runs": rows}
             return cast(Mapping[str, Any], strict_json(answer))
 

@@ -34,10 +34,10 @@ _POLICY = (
 _HEADERS = {"content-security-policy": _POLICY, "cache-control": "no-cache"}
 
 
-def pages() -> tuple[Route, ...]:
-    """Return the routes; `/` is the page, and `/v1` redirects a browser to it."""
+def pages(home: str = "index.html") -> tuple[Route, ...]:
+    """Return the routes; `/` is the file `home`, and `/v1` redirects a browser to it."""
     api = (Route(path, _lead_to_page, methods=["GET"]) for path in ("/v1", "/v1/"))
-    return (*(_route(name, content) for name, content in sorted(_files().items())), *api)
+    return (*(_route(name, content, home) for name, content in sorted(_files().items())), *api)
 
 
 async def _lead_to_page(request: Request) -> Response:
@@ -64,8 +64,8 @@ def _states() -> str:
     return "".join(f"export const {name} = {json.dumps(value)};\n" for name, value in content.items())
 
 
-def _route(name: str, content: bytes) -> Route:
+def _route(name: str, content: bytes, home: str) -> Route:
     async def handle(_request: Request) -> Response:
         return Response(content, headers=_HEADERS, media_type=KINDS[PurePath(name).suffix])
 
-    return Route("/" if name == "index.html" else f"/{FOLDER}/{name}", handle, methods=["GET"], name=name)
+    return Route("/" if name == home else f"/{FOLDER}/{name}", handle, methods=["GET"], name=name)

@@ -35,7 +35,7 @@ from tf_scheduler.cli.common.folders import (
 )
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, screen
 from tf_scheduler.cli.local_run.discovery import fetch_run, resolve_service
-from tf_scheduler.cli.local_run.report import environment_of, run_database, write_page
+from tf_scheduler.cli.local_run.report import environment_of, past_runs, run_database, write_page
 from tf_scheduler.errors import JobError, OptionsError
 from tf_scheduler.history.compare import (
     ValueDifference,
@@ -46,7 +46,7 @@ from tf_scheduler.history.compare import (
     run_results,
     run_summary,
 )
-from tf_scheduler.history.database import NO_RUNS, SharedRuns, find_run
+from tf_scheduler.history.database import NO_RUNS, find_run
 from tf_scheduler.history.model import Run, is_low_best, to_json
 from tf_scheduler.history.record import service_run
 from tf_scheduler.model.redaction import MASK
@@ -137,12 +137,11 @@ def history(
 def _all_runs() -> list[Run]:
     """Return the runs of this user and of the team, newest first, without duplicates."""
     store = click.get_current_context().meta[_STORE]
-    shared, unreadable = ([], []) if store is None else SharedRuns(store).runs()
+    runs, unreadable = past_runs(store)
     if unreadable:
         more = f" and {len(unreadable) - 3} more" if len(unreadable) > 3 else ""
         echo(f"notice: {store}: not records of runs: {', '.join(unreadable[:3])}{more}", err=True)
-    runs = {run.id: run for run in (*shared, *run_database().runs())}
-    return sorted(runs.values(), key=lambda run: (run.submitted, run.id), reverse=True)
+    return runs
 
 
 def _rank(run: Run, metric: str) -> float:
@@ -237,9 +236,7 @@ def reproduce(run: str, output: Path | None, force: bool, as_json: bool) -> None
     for item in changed:
         now = "missing, and no copy was kept" if item.new == "" else _text(item.new)
         now = (
-            f"it is now {now}"
-            if item.new is not None or _is_own(match)
-            else "not compared, because another user ran it"
+            f"it is now {now}" if item.new is not None or match.folder else "not compared, because another user ran it"
         )
         echo(f"warning: {item.name} was {_text(item.old)}; {now}", err=True)
     for item in defaults:
@@ -324,16 +321,11 @@ def _all_options(run: Run) -> Mapping[str, Any]:
     return options
 
 
-def _is_own(run: Run) -> bool:
-    """Return whether this user has started the run on this machine."""
-    return bool(run.folder) and run.id in {each.id for each in run_database().runs()}
-
-
 def _changed_environment(run: Run) -> list[ValueDifference]:
     if not run.environment:  # an added run
         return []
     try:
-        return compare_values(run.environment, environment_of(resolve(run.options), own=_is_own(run)))
+        return compare_values(run.environment, environment_of(resolve(run.options), own=bool(run.folder)))
     except OptionsError as error:
         raise JobError(f"the options of {run.id} are no longer valid:\n{error}") from error
 

@@ -84,6 +84,17 @@ def run_database() -> RunDatabase:
     return RunDatabase(history_file(), now=_refreshed)
 
 
+def past_runs(store: Path | None) -> tuple[list[Run], list[str]]:
+    """Return the runs of this user and a team, and the unreadable files of the team.
+
+    The newest run is the first. Runs of other users have no folder: their records could name any folder of this
+    machine. Raises JobError.
+    """
+    shared, unreadable = ([], []) if store is None else SharedRuns(store).runs()
+    runs = {run.id: run for run in (*(replace(run, folder="") for run in shared), *run_database().runs())}
+    return sorted(runs.values(), key=lambda run: (run.submitted, run.id), reverse=True), unreadable
+
+
 def start_run(
     document: Mapping[str, Any], folder: RunFolder, agents: Iterable[AgentSpec], submitted: float, note: str
 ) -> Run:
