@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
+from importlib import resources
 from itertools import pairwise
 from typing import Any
 
@@ -69,10 +70,13 @@ def _text(item: object) -> str:
     return "" if item is None else html.escape(str(item))
 
 
-def table(head: Iterable[object], rows: Iterable[Iterable[object]]) -> Html:
-    """Return a table that scrolls on narrow screens."""
+def table(head: Sequence[str], rows: Iterable[Iterable[object]]) -> Html:
+    """Return a table; on narrow screens, each cell shows its name."""
     top = tag("thead", tag("tr", [tag("th", cell) for cell in head]))
-    body = tag("tbody", [tag("tr", [tag("td", cell) for cell in row]) for row in rows])
+    body = tag(
+        "tbody",
+        [tag("tr", [tag("td", cell, data_name=name) for name, cell in zip(head, row, strict=True)]) for row in rows],
+    )
     return tag("div", tag("table", top, body), class_="scroll")
 
 
@@ -101,7 +105,7 @@ def progress_charts(run: Run) -> Html:
     metrics = [_picture(run, name, _metric(name)) for name in names]
     pictures = [_picture(run, "Loss", lambda point: point.loss), *metrics, *speeds]
     if not any(pictures):
-        return tag("p", "No task reported progress. See tf_executor.report in docs/reference/tasks.md.", class_="none")
+        return tag("p", "No task reported progress. See tf_executor.report in docs/reference/tasks.md.", class_="soft")
     return tag("div", pictures, class_="charts")
 
 
@@ -214,14 +218,14 @@ def timeline(run: Run) -> Html:
     for launch in run.launches:
         rows.setdefault(launch.task, []).append(launch)
     if not rows:
-        return tag("p", "No task was launched.", class_="none")
+        return tag("p", "No task was launched.", class_="soft")
     whole, more = run_length(run), len(rows) - MAX_ROWS
     marks = [tag("span", format_duration(at), style=f"left:{_share(at, whole)}") for at in time_ticks(whole)]
     return tag(
         "div",
         [_row(run, task, launches, whole) for task, launches in list(rows.items())[:MAX_ROWS]],
         tag("div", tag("div", class_="label"), tag("div", marks, class_="lane axis"), class_="row"),
-        tag("p", f"and {more} more tasks", class_="none") if more > 0 else "",
+        tag("p", f"and {more} more tasks", class_="soft") if more > 0 else "",
         class_="gantt",
     )
 
@@ -269,77 +273,35 @@ def _share(value: float, whole: float) -> str:
     return f"{100 * min(1.0, max(0.0, value / whole)):.3f}%"
 
 
-STYLE = """
-:root{color-scheme:light dark;--ground:#f6f7f9;--card:#fff;--ink:#1b2330;--soft:#667085;--line:#e3e7ee;
---good:#1f9d61;--bad:#d6453d;--asked:#8a94a6;--going:#3b7ddd;--wait:#f0b445;
---c0:#3b7ddd;--c1:#e2731d;--c2:#1f9d61;--c3:#a64dc4;--c4:#c9a20c;--c5:#d6457c}
-@media(prefers-color-scheme:dark){:root{--ground:#11151c;--card:#1a2029;--ink:#e6eaf1;--soft:#98a3b5;--line:#2c3542;
---good:#36b87a;--bad:#ee6a62;--asked:#6d788b;--going:#5b97ee;--wait:#d99f36;
---c0:#6aa3f5;--c1:#f0914a;--c2:#4cc78c;--c3:#c07fdb;--c4:#dfc04a;--c5:#ec74a0}}
-*{box-sizing:border-box}
-body{margin:0;background:var(--ground);color:var(--ink);font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
-main{max-width:1080px;margin:0 auto;padding:24px 16px 48px}
-h1{font-size:26px;margin:0;display:inline;overflow-wrap:anywhere}
-h2{font-size:13px;letter-spacing:.06em;text-transform:uppercase;color:var(--soft);margin:0 0 12px}
-header p{margin:6px 0 0;color:var(--soft);overflow-wrap:anywhere}
-section{background:var(--card);border:1px solid var(--line);border-radius:12px;padding:18px;margin-top:16px}
-.pill{display:inline-block;margin-left:12px;padding:2px 12px;border-radius:99px;color:#fff;font-weight:600;
-font-size:14px;vertical-align:4px;background:var(--asked)}
-.pill.succeeded{background:var(--good)}.pill.failed,.pill.refused{background:var(--bad)}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(112px,1fr));gap:12px;margin-top:16px}
-.tile{background:var(--card);border:1px solid var(--line);border-radius:12px;padding:12px 14px}
-.tile b{display:block;font-size:17px;white-space:nowrap;font-variant-numeric:tabular-nums}
-.tile span,.none,small{color:var(--soft);font-size:13px;overflow-wrap:anywhere}
-.none{margin:0}
+#: In addition to the style of the web page, page.css.
+_STYLE = """
+main{max-width:1080px;padding-top:24px}
+main>header,main>footer{padding-left:0;padding-right:0}
+header p{flex-basis:100%;color:var(--soft);overflow-wrap:anywhere}
 .row{display:flex;align-items:stretch;min-height:40px}
 .label{flex:0 0 150px;padding-right:12px;overflow:hidden;line-height:1.25;align-self:center}
 .label b,.label small{display:block;white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
-.label small{font-size:12px}
 .lane{position:relative;flex:1;min-width:0;border-bottom:1px solid var(--line)}
 .lane .grid{position:absolute;top:0;bottom:0;border-left:1px dashed var(--line)}
 .lane .bar,.lane .wait{position:absolute;top:9px;bottom:9px;border-radius:4px;overflow:hidden;min-width:2px}
-.bar{color:#fff;font-size:12px;line-height:21px;padding-left:6px;white-space:nowrap}
-.wait{background:var(--wait)}
-.good{background:var(--good)}.bad{background:var(--bad)}.asked{background:var(--asked)}.going,.busy{background:var(--going)}
-.axis{border:0}.axis span{position:absolute;top:6px;font-size:12px;color:var(--soft);transform:translateX(-50%)}
-.axis span:first-child{transform:none}
-.keys{display:flex;flex-wrap:wrap;gap:4px 16px;margin:10px 0 0;padding:0;list-style:none;font-size:13px;
-color:var(--soft)}
-.dot{display:inline-block;width:10px;height:10px;border-radius:3px;margin-right:6px}
-.agents{display:grid;grid-template-columns:repeat(auto-fill,minmax(230px,1fr));gap:12px}
-.agent{border:1px solid var(--line);border-radius:10px;padding:12px}
-.agent p{margin:0 0 8px;color:var(--soft);font-size:12px;overflow-wrap:anywhere}
-.chip{display:inline-block;margin:0 6px 6px 0;padding:2px 10px;border-radius:99px;color:#fff;font-size:13px}
-.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,380px),1fr));gap:20px}
-figure{margin:0;min-width:0}figcaption{font-weight:600;margin-bottom:8px}
-.frame{display:flex;height:220px}
-.words{position:relative;flex:0 0 56px}
-.words span{position:absolute;right:8px;transform:translateY(-50%);font-size:12px;color:var(--soft)}
+.lane .bar,.lane .wait,.keys .dot{background:var(--tone)}
+.bar{color:var(--card);font-size:12px;line-height:21px;padding-left:6px;white-space:nowrap}
+.axis{border:0}
+.axis span,.under span{position:absolute;top:4px;font-size:12px;color:var(--soft);white-space:nowrap}
+.axis span,.under span{transform:translateX(-50%)}
+.axis span:first-child,.under span:first-child{transform:none}
+.keys{display:flex;flex-wrap:wrap;gap:4px 16px;margin-top:10px;font-size:13px;color:var(--soft)}
+.words{position:relative;flex:0 0 52px;font-size:12px;color:var(--soft)}
+.words span{position:absolute;right:8px;transform:translateY(-50%)}
 .plot{position:relative;flex:1;min-width:0;border-left:1px solid var(--line);border-bottom:1px solid var(--line)}
-.plot svg{position:absolute;inset:0;width:100%;height:100%;overflow:visible}
-.level{position:absolute;left:0;right:0;border-top:1px dashed var(--line)}
-.joined{position:absolute;top:0;bottom:0;overflow:hidden;border-left:1px dashed var(--soft);padding-left:3px;
-font-size:12px;white-space:nowrap;display:flex;align-items:end}
-.line{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round;vector-effect:non-scaling-stroke}
-.under{position:relative;height:22px;margin-left:56px}
-.under span{position:absolute;top:3px;font-size:12px;color:var(--soft);transform:translateX(-50%)}
-.under span:first-child{transform:none}
-.legend{display:flex;flex-wrap:wrap;gap:2px 16px;margin:6px 0 0 56px;padding:0;list-style:none;font-size:13px}
-.c0{stroke:var(--c0)}.c1{stroke:var(--c1)}.c2{stroke:var(--c2)}.c3{stroke:var(--c3)}
-.c4{stroke:var(--c4)}.c5{stroke:var(--c5)}
-.dot.c0{background:var(--c0)}.dot.c1{background:var(--c1)}.dot.c2{background:var(--c2)}.dot.c3{background:var(--c3)}
-.dot.c4{background:var(--c4)}.dot.c5{background:var(--c5)}
-.scroll{overflow-x:auto}
-table{border-collapse:collapse;width:100%;font-size:13px;font-variant-numeric:tabular-nums}
-th{text-align:left;color:var(--soft);font-weight:500}
-th,td{padding:5px 12px 5px 0;border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}
-tr:last-child td{border-bottom:0}.when{white-space:nowrap}
-pre{margin:0;white-space:pre-wrap;overflow-wrap:anywhere;font:12.5px/1.5 ui-monospace,Menlo,Consolas,monospace}
+.plot svg{position:absolute;inset:0;width:100%}
+.plot .level{position:absolute;left:0;right:0;border-top:1px dashed var(--line)}
+.plot .joined{top:0;bottom:0;overflow:hidden;border-left:1px dashed var(--soft);padding-left:3px}
+.plot .joined{display:flex;align-items:end}
+.under{position:relative;height:22px}
+pre{height:auto}.scroll{overflow-x:auto}.when{white-space:nowrap}
 .two{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr));gap:0 16px}
-summary{cursor:pointer;color:var(--soft)}
-footer{margin-top:24px;color:var(--soft);font-size:13px}
-@media(max-width:560px){.label{flex-basis:92px}section{padding:14px}h1{font-size:22px}.pill{margin-left:8px}
-.axis span:nth-child(even),.under span:nth-child(even){display:none}}
+@media(max-width:560px){.label{flex-basis:92px}.axis span:nth-child(even),.under span:nth-child(even){display:none}}
 """
 
 
@@ -388,14 +350,19 @@ def _document(title: str, *content: object) -> str:
         Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
         Html(f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'),
         tag("title", title),
-        tag("style", Html(STYLE)),
+        tag("style", Html(_page_style()), Html(_STYLE)),
     )
     return "<!doctype html>\n" + tag("html", tag("head", head), tag("body", tag("main", *content)), lang="en") + "\n"
 
 
+def _page_style() -> str:
+    """Return the style of the web page."""
+    return resources.files("tf_scheduler.web").joinpath("static", "page.css").read_text(encoding="utf-8")
+
+
 def _header(run: Run) -> Html:
     when = f"{format_time(run.submitted)} · {run.id}"
-    pill = tag("span", run.outcome, class_=f"pill {run.state}")
+    pill = tag("span", run.outcome, class_=f"pill {tone_of(run.state).value}")
     note = tag("p", run.note) if run.note else ""
     return tag("header", tag("h1", run.service), pill, tag("p", run.reason), tag("p", when), note)
 
@@ -441,7 +408,7 @@ def _sections(run: Run) -> Iterable[Html]:
 
 
 def _section(title: str, *content: object) -> Html:
-    return tag("section", tag("h2", title), *content)
+    return tag("section", tag("h2", title), *content, class_="card")
 
 
 def _placement(run: Run) -> Html:
@@ -450,9 +417,9 @@ def _placement(run: Run) -> Html:
     cards = []
     for name in dict.fromkeys(names):
         mine = {launch.id: launch for launch in run.launches if launch.agent == name}
-        chips = [_chip(launch) for launch in mine.values()] or tag("span", "no task", class_="none")
+        chips = [_chip(launch) for launch in mine.values()] or tag("span", "no task", class_="soft")
         cards.append(tag("div", tag("b", name), tag("p", run.agents.get(name, "")), chips, class_="agent"))
-    return tag("div", cards, class_="agents") if cards else tag("p", "Nothing was placed.", class_="none")
+    return tag("div", cards, class_="agents") if cards else tag("p", "Nothing was placed.", class_="soft")
 
 
 def _chip(launch: RecordedLaunch) -> Html:
