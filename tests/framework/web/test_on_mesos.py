@@ -167,6 +167,6 @@ def test_page_follows_and_commands_training(scheduler, visit) -> None:
     expect(region(re.compile("^Events"))).to_contain_text("scheduler started")
 
     scheduler.end.touch()
-    expect(region("Result")).to_contain_text("succeeded")
-    expect(region("Result")).to_contain_text("removed from Mesos")
+    expect(page.get_by_label("Notices")).to_contain_text("succeeded")
+    expect(page.get_by_label("Notices")).to_contain_text("resources are released")
     scheduler.stop()

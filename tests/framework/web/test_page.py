@@ -19,7 +19,7 @@ from simulation.world import play
 from tf_executor.contract.reports import Progress, Usage
 from tf_executor.contract.states import TaskState
 from tf_executor.contract.strategies import Strategy
-from tf_executor.contract.text import format_number
+from tf_executor.contract.text import format_duration, format_number
 from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.history.database import SharedRuns
 from tf_scheduler.model.events import AgentFailed, ProgressReported, UsageReported
@@ -69,6 +69,50 @@ def test_page_formats_numbers_as_the_contract(live, home, visit) -> None:
     assert [format_number(value) for value in NUMBERS] == visit(home).evaluate(code, list(NUMBERS))
 
 
+def test_page_formats_durations_as_the_contract(live, home, visit) -> None:
+    """Elapsed time goes on while the scheduler has nothing to report."""
+    code = 'async (values) => values.map((await import("/page/words.js")).formatDuration)'
+    times = (0, 59, 60, 61, 3600, 3660, 86_400, 90_000, 864_000)
+
+    assert [format_duration(value) for value in times] == visit(home).evaluate(code, list(times))
+
+
+def test_head_says_what_runs_and_since_when(live, home, visit) -> None:
+    """After the end, the elapsed time is that of the job."""
+    stored = Configuration("5e0fd8f0", 1, 940.0, "", {}, [])
+    trained(live)
+    live.world.state = with_fields(live.world.state, configurations={stored.id: stored})
+    page = visit(home)
+    expect(page.locator("#about")).to_contain_text(
+        re.compile("parameter_server · python train.py · started 1970.* elapsed")
+    )
+    play(live.world, send.status("chief-0", TaskState.FINISHED))
+    expect(page.locator("#about")).to_have_text(re.compile(r"· 1 min elapsed$"))
+
+
+@pytest.mark.parametrize(("word", "tone"), [("STALLED", "wait"), ("RESTARTING", "wait"), ("FAILED", "bad")])
+def test_banner_leads_to_output_of_the_task(visit, word, tone) -> None:
+    """With the keyboard, from a page on which another task is selected."""
+    with LiveApi(a_spec(restart=RestartPolicy(max_failures=int(word != "FAILED")))) as live:
+        STATES[word][0](live)
+        page = visit(live.url)
+        expect(page.locator("#banner")).to_have_class(f"card {tone}")
+        page.locator("#task").select_option("ps-0")
+        page.get_by_role("button", name="Output of chief-0").press("Enter")
+        expect(page.locator("#task")).to_have_value("chief-0")
+        expect(page.locator("#task")).to_be_in_viewport()
+
+
+def test_equal_curves_are_drawn_once(live, home, visit) -> None:
+    """Workers that train one model report the same loss; one of them may be ahead."""
+    live.deploy()
+    train(live, "worker-0", (2.0, 1.5, 1.2))
+    train(live, "worker-1", (2.0, 1.5))
+    train(live, "chief-0", (2.0, 1.0))
+    curve = visit(home).get_by_role("img", name="Loss over the steps; now: worker-0, worker-1 1.2, chief-0 1")
+    expect(curve.locator("path")).to_have_count(2)
+
+
 def test_page_shows_service_from_start_to_end(live, home, visit) -> None:
     """No agents yet, a running task, a failed task, training, the result."""
     live.register()
@@ -100,10 +144,10 @@ def test_page_shows_service_from_start_to_end(live, home, visit) -> None:
     expect(chip(page, "worker-1")).to_contain_text("failed")
 
     play(live.world, send.status("chief-0", TaskState.FINISHED))
-    result = page.get_by_role("region", name="Result")
+    result = page.get_by_label("Notices")
     expect(page.locator(".tile", has_text="time left")).to_contain_text("–")
     expect(result).to_contain_text("succeeded")
-    expect(result).to_contain_text("removed from Mesos")
+    expect(result).to_contain_text("resources are released")
     expect(page).to_have_title("✓ dev/digits")
 
 
@@ -161,6 +205,7 @@ def test_each_state_has_its_word_and_fits(visit, word, width) -> None:
         assert sorted(heights.values()) == list(heights.values())
         assert page.locator("#training-title").is_visible()
         assert heights["training"] < 800
+        assert all(chart.bounding_box()["y"] < 700 for chart in page.locator("#charts figure").all()[:1])
 
 
 def test_restarting_job_says_from_where(live, home, visit) -> None:
@@ -168,7 +213,7 @@ def test_restarting_job_says_from_where(live, home, visit) -> None:
     fail(live)
     text = "1 of 3: chief-0 has failed: exit code 1, at step 60 of 100; its last checkpoint is of step 40 or later"
     page = visit(home)
-    expect(page.locator("#about")).to_have_text(text)
+    expect(page.locator("#cause")).to_have_text(text)
     expect(page.locator(".tile", has_text="time left")).to_contain_text("–")
 
 
@@ -300,7 +345,7 @@ def test_table_shows_what_tasks_do(live, home, visit) -> None:
     play(live.world, send.status("worker-1", TaskState.FAILED, message="exit code 3"))
     expect(row("worker-1")).to_contain_text("RESTARTING")
     expect(page.locator("#pill")).to_have_text("RESTARTING")
-    expect(page.locator("#about")).to_have_text("worker-1 has failed: exit code 3")
+    expect(page.locator("#cause")).to_have_text("worker-1 has failed: exit code 3")
     play(live.world, send.wait(100), send.offers(), send.running())
     expect(row("worker-1").locator(".in-restarts")).to_have_text("1")
 
@@ -777,7 +822,7 @@ def test_user_texts_are_not_markup(visit) -> None:
         play(live.world, send.status("chief-0", TaskState.FAILED, message=EVIL))
         expect(page.locator("#facts")).to_contain_text(EVIL)
         live.world.runner.state = with_fields(live.world.state, reasons={"chief-0": (EVIL,)}, refused=EVIL)
-        expect(page.locator("#about")).to_have_text(EVIL)
+        expect(page.locator("#cause")).to_have_text(EVIL)
 
         assert 0 == page.locator("img, script:not([src])").count()
 
@@ -788,7 +833,8 @@ def test_page_names_frozen_tasks(live, home, visit) -> None:
     expect(chip(page, "worker-0")).to_be_visible()
     expect(page.get_by_label("Notices")).to_be_hidden()
     play(live.world, send.status("worker-0", TaskState.RUNNING, healthy=False, message=EVIL))
-    expect(page.get_by_label("Notices")).to_have_text(f"worker-0 is frozen: {EVIL}")
+    expect(page.get_by_label("Notices")).to_contain_text(f"worker-0 is frozen: {EVIL}")
+    expect(page.get_by_role("button", name="Output of worker-0")).to_be_visible()
 
 
 def test_page_works_with_keyboard(live, home, visit) -> None:
@@ -892,6 +938,6 @@ def test_page_of_kept_service(visit) -> None:
         play(idle.world, send.status("chief-0", TaskState.FINISHED))
         page = visit(f"{idle.url}/")
 
-        result = page.get_by_role("region", name="Result")
+        result = page.get_by_label("Notices")
         expect(result).to_contain_text("The service has no tasks and stays registered")
         expect(plans(page)).to_contain_text("waits for an operator")

@@ -144,6 +144,10 @@ class Overview:
     #: Tasks that the activity concerns, and why they do not run; empty if that is clear.
     detail: str = ""
     restart: Restart | None = None
+    #: Value of service.strategy, program of the first job, and time at which the service was started.
+    strategy: str = ""
+    program: str = ""
+    started_at: UnixTime | None = None
     #: Number of relaunches of tasks for their own cause.
     restarts: int = 0
     #: Why tasks restarted last, and at which step; empty: none has.
@@ -197,6 +201,9 @@ def overview(snapshot: Snapshot) -> Overview:
         service=state.spec.name,
         checkpoint_dir=state.spec.checkpoint_dir,
         framework_id=state.stored.framework_id,
+        strategy=state.spec.strategy.value,
+        program=next((job.command for job in state.spec.jobs if job.command), getattr(state.spec.program, "name", "")),
+        started_at=min((item.at for item in state.stored.configurations.values()), default=None),
         plan=plan.name,
         status=plan.status.value,
         steps=tuple(

@@ -57,7 +57,7 @@ function updateNode(node, target) {
     return;
   }
   for (const { name } of [...node.attributes]) {
-    if (!target.hasAttribute(name)) node.removeAttribute(name);
+    if (!target.hasAttribute(name) && name !== "open") node.removeAttribute(name); // users unfold details
   }
   for (const { name, value } of target.attributes) {
     if (node.getAttribute(name) !== value) node.setAttribute(name, value);

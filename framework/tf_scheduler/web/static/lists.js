@@ -4,6 +4,7 @@ import { el, hint } from "./dom.js";
 import { formatTime, labelOf, pluralize, toneOf } from "./words.js";
 
 const MAX_PENDING = 20; // shown tasks
+const CAUSES = ["failed", "frozen", "stalled"]; // activities of tasks whose output may show why
 
 export function renderPending(body) {
   const offers = `${pluralize(body.offers, "offer")} of ${pluralize(body.agents, "agent")}`;
@@ -43,10 +44,24 @@ export function renderEvents(events) {
   );
 }
 
-export function renderResult(body, overview) {
+// What needs attention, or the result: why, with a link to the output of the task, then the notices.
+export function renderBanner({ overview, result, abandoned }) {
+  const { activity, detail, restart } = overview;
+  const doing = restart || !detail ? detail : `${labelOf(activity)}: ${detail}`;
+  const causes = [overview.refused || doing, ...abandoned].filter(Boolean).join("; ");
+  const task = restart?.task ?? overview.tasks.find((task) => CAUSES.includes(task.activity))?.name;
+  const link = { type: "button", class: "link", "data-task": task, "data-output": "", "data-key": "task" };
+  return [
+    result.verdict ? renderResult(result, overview) : causes ? el("p", { id: "cause" }, causes) : "",
+    overview.notices.map((text) => el("p", { "data-key": text }, text)),
+    task ? el("button", link, `Output of ${task}`) : "",
+  ];
+}
+
+function renderResult(body, overview) {
   const time = body.decided_at === null ? "" : ` at ${formatTime(body.decided_at)}`;
   let remains = "Remaining tasks are being stopped.";
-  if (body.over) remains = "The framework is removed from Mesos.";
+  if (body.over) remains = "Its resources are released.";
   else if (overview.kept && overview.tasks.some((task) => task.live)) remains = "Some tasks are kept running.";
   else if (overview.kept) remains = "The service has no tasks and stays registered until it is uninstalled.";
   return [

@@ -4,7 +4,7 @@ import { renderCluster, renderGpuNote, renderIdleAgents } from "./cluster.js";
 import { askConfirmation, askToken, showMessage } from "./dialogs.js";
 import { byId, el, hint, show } from "./dom.js";
 import { Feed } from "./feed.js";
-import { renderPending, renderResult } from "./lists.js";
+import { renderBanner, renderPending } from "./lists.js";
 import { RefusedError, UnreachableError, describeError, get, post } from "./net.js";
 import { Output, fillSelects, renderFacts } from "./output.js";
 import { VERBS, commandPath, needsAttention, renderPlans, renderStatus, stepNames } from "./plans.js";
@@ -12,7 +12,7 @@ import { Runs } from "./runs.js";
 import { renderSettings } from "./settings.js";
 import { describeLosses, joinRows, renderTasks } from "./tasks.js";
 import { curveNames, formatTitle, renderCharts, renderJobs, renderTiles } from "./training.js";
-import { formatTime, toneOf } from "./words.js";
+import { formatDuration, formatTime, toneOf } from "./words.js";
 
 const MIN_INTERVAL = 2000; // ms
 const INTERVAL_FACTOR = 4; // pause after an update, in durations of the update, so that large services are asked less often
@@ -26,6 +26,7 @@ const feed = new Feed(() => updateSoon());
 const openNodes = new Set(); // keys of nodes of plans with visible buttons
 const folds = new Map(); // plan -> whether the user has expanded it
 let selected = "";
+let verdict = null; // of the last update
 let answers = null; // of the last update
 let updatedAt = 0; // time of the last update in ms
 let failures = 0; // failed updates since then
@@ -118,11 +119,10 @@ function draw() {
     output.task = "";
   }
   drawHead(overview);
-  byId("notices").hidden = !overview.notices.length;
-  show(byId("notices"), overview.notices.map((text) => el("li", { "data-key": text }, text)));
-  if (result.verdict && byId("result").hidden && byId("runs-fold").open) runs.read();
-  byId("result").hidden = !result.verdict;
-  if (result.verdict) show(byId("result-body"), renderResult(result, overview));
+  if (result.verdict && !verdict && byId("runs-fold").open) runs.read();
+  verdict = result.verdict;
+  show(byId("banner"), renderBanner(answers));
+  byId("banner").hidden = !byId("banner").hasChildNodes();
   show(byId("tiles"), renderTiles(tasks, training, overview.activity === "training"));
   show(byId("tasks"), renderTasks(rows, byId("find").value, selected));
   show(byId("cluster"), renderCluster(tasks, selected, overview));
@@ -155,17 +155,19 @@ function renderBoardNote() {
 }
 
 function drawHead(overview) {
-  const { board, abandoned } = answers;
+  const { board, result } = answers;
   const activity = overview.refused ? "refused" : overview.activity;
   document.title = formatTitle(overview, activity);
   byId("service").textContent = overview.service;
   byId("pill").textContent = activity.toUpperCase();
   byId("pill").className = `pill ${toneOf(activity)}`;
-  byId("about").textContent = overview.refused || [overview.detail, ...abandoned].filter(Boolean).join("; ");
+  byId("banner").className = `card ${toneOf(activity)}`;
+  const end = result.decided_at ?? Date.now() / 1000;
+  const since = overview.started_at && `started ${formatTime(overview.started_at)} · ${formatDuration(end - overview.started_at)} elapsed`;
+  byId("about").textContent = [overview.strategy, overview.program, since].filter(Boolean).join(" · ");
   const boardLink = board?.running && { href: `${board.path}framed`, target: "_blank", rel: "noopener noreferrer" };
   show(byId("links"), boardLink ? el("a", boardLink, "TensorBoard") : "", el("a", { href: "v1/openapi.json" }, "API"));
-  const framework = overview.framework_id ? `framework ${overview.framework_id}` : "not registered with Mesos";
-  byId("foot").textContent = `As of ${formatTime(updatedAt / 1000)}, ${framework}`;
+  byId("foot").textContent = `As of ${formatTime(updatedAt / 1000)}${overview.framework_id ? "" : ", not registered with Mesos"}`;
 }
 
 // Plans are of interest if one waits or has errors; else the user unfolds them.
@@ -236,6 +238,7 @@ document.addEventListener("click", (event) => {
     draw();
   } else if (task) {
     select(task);
+    if ("output" in button.dataset) byId("task").scrollIntoView();
   } else if (pod) {
     sendPodCommand(pod);
   } else if (button.id === "retry") {

@@ -225,6 +225,8 @@ export class Output {
   }
 }
 
+const FOLDED = ["address", "further ports", "generation", "id"]; // facts for operators
+
 // Details of the selected task.
 export function renderFacts(task) {
   if (!task) return "";
@@ -243,7 +245,8 @@ export function renderFacts(task) {
     ["message", task.message || task.reason],
   ];
   const row = ([name, value]) => el("div", { "data-key": name }, el("dt", {}, name), el("dd", {}, value));
-  return el("dl", { class: "facts" }, rows.filter(([, value]) => value).map(row));
+  const list = (isFolded) => el("dl", { class: "facts" }, rows.filter(([name, value]) => value && FOLDED.includes(name) === isFolded).map(row));
+  return [list(false), el("details", {}, el("summary", {}, "For operators"), list(true))];
 }
 
 let listedTasks = "";

@@ -38,7 +38,11 @@ export function renderTiles(tasks, training, isTraining) {
     ...(isTraining ? {} : { "time left": "–" }),
     ...(gpus ? { "GPUs in use": formatNumber(gpus) } : {}),
   };
-  const tile = ([title, text]) => el("div", { class: "tile", "data-key": title }, el("b", {}, text), el("span", {}, title));
+  const tile = ([title, text]) => {
+    const [value, total] = text.split(" of ");
+    const name = total === undefined ? title : `of ${total} ${title === "step" ? "steps" : title}`;
+    return el("div", { class: "tile", "data-key": title }, el("b", {}, value), " ", el("span", {}, name));
+  };
   return Object.entries(tiles).map(tile);
 }
 
@@ -65,10 +69,11 @@ export function renderCharts(training, view) {
   const names = new Set(training.tasks.flatMap((task) => Object.keys(task.metrics)));
   const metrics = [...names].slice(0, MAX_METRICS).map((name) => ({ field: name, title: name, isMetric: true }));
   return [LOSS, ...metrics, SPEED].map((curve) => {
-    const lines = training.tasks
+    const all = training.tasks
       .map((task, index) => ({ name: task.name, colour: index % COLOURS, points: usablePoints(task.points, curve, view.across) }))
       .filter((line) => line.points.length > 1);
-    const leading = curve === SPEED ? lines.find((line) => line.name === training.leader) : null;
+    const leading = curve === SPEED ? all.find((line) => line.name === training.leader) : null;
+    const lines = all.reduce(mergeEqual, []);
     return lines.length ? renderChart(curve, lines, workerChanges(leading?.points ?? []), view) : null;
   });
 }
@@ -87,6 +92,19 @@ function usablePoints(points, { field, isMetric }, across) {
       before = point.step;
       return { ...point, isStart };
     });
+}
+
+// Add a line to `lines`; if one of them shows the same values, only its name.
+function mergeEqual(lines, line) {
+  const values = new Map(line.points.map(({ x, y }) => [x, formatNumber(y)]));
+  const isEqual = ({ points }) => {
+    const shared = points.filter(({ x }) => values.has(x));
+    return 2 * shared.length > points.length && shared.every(({ x, y }) => values.get(x) === formatNumber(y));
+  };
+  const equal = lines.find(isEqual);
+  if (!equal) return [...lines, line];
+  const longer = equal.points.length < line.points.length ? line : equal;
+  return lines.map((other) => (other === equal ? { ...equal, points: longer.points, name: `${equal.name}, ${line.name}` } : other));
 }
 
 // Points at which the number of workers differs from the previous one, with the first point; empty without a difference.

@@ -15,6 +15,16 @@ export function formatNumber(value) {
 
 export const pluralize = (count, word) => `${formatNumber(count)} ${word}${count === 1 ? "" : "s"}`;
 
+// Same as format_duration in tf_executor/contract/text.py, in whole seconds.
+export function formatDuration(seconds) {
+  const whole = Math.max(0, Math.round(seconds));
+  for (const [size, unit, smaller, rest] of [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]]) {
+    const count = Math.floor((whole % size) / smaller);
+    if (whole >= size) return `${formatNumber(Math.floor(whole / size))} ${unit}${count ? ` ${count} ${rest}` : ""}`;
+  }
+  return `${whole} s`;
+}
+
 const padTwo = (part) => String(part).padStart(2, "0");
 
 // Time of day of the browser, with the date if it is not today.
