@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tf_scheduler.history.model import Run
 
 PROGRAM = "dcos-tensorflow"
-_ENDED = "\nThe last run has ended: dcos-tensorflow logs --run last, or: result, or: history show last"
+_ENDED = "\nThe last run has ended: dcos-tensorflow logs --run last, or: open, or: result, or: history show last"
 _NO_SERVICE = """\
 no service is known: none runs on this machine, and no DC/OS cluster is attached.
 Start one:             dcos-tensorflow local run OPTIONS.json, or: local install --options OPTIONS.json
