@@ -50,6 +50,7 @@ HELP_SECTIONS: Mapping[str, Collection[str]] = {
         "config",
         "cp",
         "exec",
+        "stacks",
         "debug",
     ),
     "Build": (

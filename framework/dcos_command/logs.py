@@ -394,6 +394,7 @@ def events(call: CommandCall, follow: bool, task: str | None, limit: int) -> int
 #: Seconds after a command's timeout in which its result must come.
 _RESULT_DELAY = 30.0
 _FIRST_POLL, _MAX_POLL = 0.1, 1.0
+_STACKS_TIMEOUT = 60
 _TIMED_OUT, _SIGNAL_BASE = 124, 128  # exit codes, as of timeout(1) and of a shell
 
 
@@ -447,4 +448,13 @@ def exec_(call: CommandCall, task: str, command: Sequence[str], timeout: int) ->
     """Run a command in a task, without a terminal."""
     answer = _run_in_task(call.service, task, command, timeout)
     call.show(answer, lambda answer: _show_exec(answer, timeout))
+    return _exec_code(answer)
+
+
+@command("stacks", exit_codes="0 stacks were read, 1 none: no py-spy in the task's Python, or ptrace is forbidden")
+@argument("task", TASK, help="Name of the task.", example="worker-1")
+def stacks(call: CommandCall, task: str) -> int:
+    """Show where the Python processes of a task are."""
+    answer = _run_in_task(call.service, task, ["python", "-m", "tf_executor.stacks"], _STACKS_TIMEOUT)
+    call.show(answer, lambda answer: _show_exec(answer, _STACKS_TIMEOUT))
     return _exec_code(answer)

@@ -55,7 +55,7 @@ SERVICE_COMMANDS: Mapping[str, Listed] = {
         submit="Submit a job, and follow it to its end.",
         list="List the services with their state and progress.",
         status="Show training, tasks, reasons for waiting and events.",
-        open="Open the web page in a browser.",
+        open="Open the web page of the service, else of past runs.",
         tasks="List the tasks with state, agent and last message.",
         why="Show why tasks are pending.",
         cluster="Show the ClusterSpec, or the TF_CONFIG of a task.",
@@ -66,6 +66,7 @@ SERVICE_COMMANDS: Mapping[str, Listed] = {
         logs="Show the output of tasks, of all tasks by time.",
         events="Show the events of the service with their reasons.",
         exec="Run a command in a task, without a terminal.",
+        stacks="Show where the Python processes of a task are.",
     ),
     **declared_in(
         "dcos_command.service",

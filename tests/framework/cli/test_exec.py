@@ -15,12 +15,21 @@ print(os.getcwd(), *json.loads(os.environ["TF_CONFIG"])["task"].values(), os.env
 print(resource.getrlimit(resource.RLIMIT_NOFILE), any("exec_key" in name for name in os.environ))
 """
 
+#: The program, with a child as under torchrun.
+WAITING = """
+import subprocess, sys, time
+def waits_for_a_peer():
+    time.sleep(1000)
+with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"]):
+    waits_for_a_peer()
+"""
+
 
 def test_command_runs_in_task_on_mesos(tmp_path: Path, local_cluster) -> None:
     """As the program runs; with both tokens, through a restart that forbids it."""
     worker = {"count": 1, **SMALL, "nice": 2, "ulimits": "nofile=100:200"}
     sections = {
-        "service": {"name": "exec", "command": "pwd; nice; exec sleep 1000", "environment": {"COLOUR": "blue"}},
+        "service": {"name": "exec", "command": f"pwd; nice; python -c '{WAITING}'", "environment": {"COLOUR": "blue"}},
         "worker": worker,
         "api": {"read_token": "env:READING", "write_token": "env:WRITING"},
     }
@@ -42,6 +51,10 @@ def test_command_runs_in_task_on_mesos(tmp_path: Path, local_cluster) -> None:
         folder, nice = ask("logs", "worker-0").stdout.split()
         lines = [f"{folder} 0 worker blue {nice}", "(100, 200) False"]
         assert lines == done.stdout.splitlines()
+
+        wait_until(lambda: "waits_for_a_peer (<string>:4)" in ask("stacks", "worker-0").stdout)
+        stacks = ask("stacks", "worker-0").stdout
+        assert (2, False) == (stacks.count("Process "), "tf_executor" in stacks)
 
         done = execute("sh", "-c", "echo out; echo err >&2; exit 7")
         assert (7, "out\n", "err\n") == (done.returncode, done.stdout, done.stderr)

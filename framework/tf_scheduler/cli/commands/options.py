@@ -109,7 +109,7 @@ def _unstarted(resolved: Mapping[str, Any], may_start: Callable[[str], bool]) ->
 @click.option("--all", "has_defaults", is_flag=True, help="Print every option, also those with their default.")
 @ignored_json_option
 def show(file: Path, has_defaults: bool) -> None:
-    """Print options of FILE that differ from their default, as JSON.
+    """Print options that differ from their default, as JSON.
 
     Secrets are masked.
     """

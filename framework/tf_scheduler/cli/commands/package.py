@@ -97,9 +97,9 @@ def validate(sources: Path, as_json: bool) -> None:
 def render(
     options: Path | None, app_id: str | None, digests: Path | None, changed: bool, sources: Path, url: str
 ) -> None:
-    """Print the Marathon app of the package with options, as DC/OS launches it.
+    """Print the Marathon app of the package with options.
 
-    Any Marathon accepts the app. The app's labels identify the package on a DC/OS cluster.
+    DC/OS launches this app, and any Marathon accepts it. The app's labels identify the package on a DC/OS cluster.
     """
     digest_of = {} if digests is None else universe.read_digests(digests)
     filled = universe.check_and_fill(read_sources(sources), url, digest_of)
