@@ -356,25 +356,29 @@ def write_executor_key(directory: Path) -> None:
         file.write(secrets.token_hex(32))
 
 
-#: Rows of an agent's ACLs for calls that run commands, as any user and in any task (Mesos: docs/authorization.md).
-_COMMAND_ACLS = (
-    "launch_standalone_containers",
-    "launch_nested_containers_as_user",
-    "launch_nested_container_sessions_as_user",
-)
+_ANY = {"type": "ANY"}
+#: What clients of an agent may do (Mesos: docs/authorization.md): schedulers run tasks, and read their files and state.
+_PERMITTED: Mapping[str, Mapping[str, Mapping[str, object]]] = {
+    **{f"view_{kind}": {"users": _ANY} for kind in ("frameworks", "tasks", "executors", "containers")},
+    "run_tasks": {"users": _ANY},
+    "access_sandboxes": {"users": _ANY},
+    "view_roles": {"roles": _ANY},
+    "view_flags": {"flags": _ANY},
+    "get_endpoints": {"paths": {"values": ["/containers", "/metrics/snapshot", "/monitor/statistics"]}},
+}
 
 
 def _authentication(directory: Path) -> dict[str, str]:
-    """Return flags against processes that pose as executor, or run commands in tasks.
+    """Return flags against processes that pose as executor, or change containers.
 
     A login for all calls would need a key of the idle master in the agent's process, which reads the flags, too.
     """
-    forbidden = [{"principals": {"type": "ANY"}, "users": {"type": "NONE"}}]
+    rows = {name: [{"principals": _ANY, **allowed}] for name, allowed in _PERMITTED.items()}
     return {
         "authenticate_http_executors": "true",
         "http_authenticators": "jwt",
         "jwt_secret_key": str(directory / _KEY),
-        "acls": json.dumps(dict.fromkeys(_COMMAND_ACLS, forbidden)),
+        "acls": json.dumps({"permissive": False, **rows}),
     }
 
 

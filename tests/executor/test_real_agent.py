@@ -13,7 +13,7 @@ import select
 import shlex
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -82,22 +82,33 @@ def test_stop_reaches_stubborn_tree(scheduler: TaskLauncher, ready: Path, call: 
 
 
 @pytest.mark.parametrize("user", [{}, {"user": getpass.getuser()}], ids=["default", "own"])
-def test_no_client_of_the_agent_runs_commands(scheduler: TaskLauncher, user: dict[str, str]) -> None:
-    """They could read the secrets of a task as its user, or be root."""
+def test_no_client_of_the_agent_changes_containers(scheduler: TaskLauncher, user: dict[str, str]) -> None:
+    """A command reads secrets of a task, a removed container ends the agent."""
     scheduler.launch(f"private-{len(user)}", "exec sleep 3600")
     scheduler.statuses("TASK_STARTING", "TASK_RUNNING")
     client, address = HttpClient(10.0, 10.0), scheduler.cluster.agents["agent-1"].address
     (container,) = json.loads(client.fetch(f"http://{address}/containers").body)
-    parent, statuses = {"parent": {"value": container["container_id"]}}, list[int]()
-    nested = ("LAUNCH_NESTED_CONTAINER_SESSION", "LAUNCH_NESTED_CONTAINER", "LAUNCH_CONTAINER")
-    for kind, within in (*((kind, parent) for kind in nested), ("LAUNCH_CONTAINER", {})):
-        own = {"value": f"inner-{len(statuses)}", **within}
-        body = {"type": kind, kind.lower(): {"container_id": own, "command": {"value": "env", **user}}}
+    own = {"value": container["container_id"]}
+    inner, command = {"value": "inner", "parent": own}, {"command": {"value": "env", **user}}
+    calls: list[tuple[str, Mapping[str, object]]] = [
+        *((f"LAUNCH_{kind}", {"container_id": inner, **command}) for kind in ("NESTED_CONTAINER", "CONTAINER")),
+        ("LAUNCH_NESTED_CONTAINER_SESSION", {"container_id": inner, **command}),
+        ("LAUNCH_CONTAINER", {"container_id": {"value": "alone"}, **command}),
+        *((f"{kind}_NESTED_CONTAINER", {"container_id": inner}) for kind in ("KILL", "WAIT", "REMOVE")),
+        *((f"{kind}_CONTAINER", {"container_id": own}) for kind in ("KILL", "WAIT", "REMOVE")),
+        ("ATTACH_CONTAINER_OUTPUT", {"container_id": own}),
+        ("PRUNE_IMAGES", {}),
+        ("SET_LOGGING_LEVEL", {"level": 0, "duration": {"nanoseconds": 1}}),
+    ]
+    statuses = []
+    for kind, values in calls:
+        body = json.dumps({"type": kind, kind.lower(): values}).encode()
         headers = {"Content-Type": "application/json"}
-        statuses.append(client.fetch(f"http://{address}/api/v1", headers, json.dumps(body).encode()).status)
+        statuses.append((kind, client.fetch(f"http://{address}/api/v1", headers, body).status))
+    # The task still runs, and the agent still obeys its master.
     scheduler.call("KILL", task_id={"value": f"private-{len(user)}"}, agent_id={"value": scheduler.agent_id})
     scheduler.statuses("TASK_KILLING", "TASK_KILLED")
-    assert [403] * 4 == statuses
+    assert [(kind, 403) for kind, _ in calls] == statuses
 
 
 def test_restarted_agent_recovers_task(bundle: Path, ready: Path) -> None:
