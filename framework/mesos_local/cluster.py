@@ -198,6 +198,11 @@ class LocalCluster:
         return self._directory
 
     @property
+    def identity(self) -> str:
+        """Text that distinguishes this cluster from others in its folder."""
+        return self._identity
+
+    @property
     def specs(self) -> tuple[AgentSpec, ...]:
         return self._settings.agents
 

@@ -156,7 +156,7 @@ def _process(content: Mapping[str, int] | None) -> ProcessId | None:
 
 LOCK = "lock"
 _LAST = "last-cluster"  # marks a folder of an ended cluster, whose files may be replaced
-_FOLDERS = ("agents", "libexec", "logs", "master", "network", "zookeeper")
+_FOLDERS = ("agents", "libexec", "logs", "master", "network", "services", "zookeeper")
 _PREFIX = "mesos-local-"
 
 

@@ -411,6 +411,37 @@ def test_down_ends_installed_services(tmp_path: Path, job) -> None:
 
 
 @pytest.mark.usefixtures("real_mesos")
+def test_services_of_an_ended_cluster_never_return(tmp_path: Path, job) -> None:
+    """Its master's port may be that of another user's master, who would get the tasks."""
+    folder, agents = tmp_path / "cluster", tmp_path / "agents.json"
+    agents.write_text(
+        json.dumps([{"hostname": "only", "resources": {"cpus": 2, "mem": 1024, "ports": "[31940-31959]"}}])
+    )
+    later = SimpleNamespace(directory=folder)
+    try:
+        assert 0 == run_local("up", "--agents", agents, "--dir", folder).returncode
+        assert 0 == run_local("install", "--options", job("ended"), "--dir", folder).returncode
+        ended = read_record(folder).nodes["master"].address
+        checkpoints = folder / "checkpoints" / "ended"
+        assert 0 == run_local("down", "--dir", folder, "--yes").returncode
+        with socket.create_server(("127.0.0.1", int(ended.rpartition(":")[2]))) as other:
+            other.setblocking(False)
+            assert 0 == run_local("up", "--agents", agents, "--dir", folder).returncode
+            # As in the output of `describe`, from the time of the ended cluster.
+            options = job("later", mesos={"master": ended})
+            assert 0 == run_local("install", "--options", options, "--dir", folder).returncode
+            wait_until(lambda: is_deployed(later, "later"))
+            assert ["later"] == [each.id for each in InstalledService.all(folder)]
+            assert (True, None) == (checkpoints.is_dir(), scheduler(later, "ended"))
+            uninstalled = run_local("uninstall", "--dir", folder)
+            assert "/later is uninstalled: nothing is left behind\n" == uninstalled.stdout
+            with pytest.raises(BlockingIOError):
+                other.accept()
+    finally:
+        run_local("down", "--dir", folder, "--yes")
+
+
+@pytest.mark.usefixtures("real_mesos")
 @pytest.mark.parametrize("end", ["down without agent", "owner killed"])
 def test_ended_cluster_leaves_no_secrets_in_memory(tmp_path: Path, job, end) -> None:
     """Not even of a program that ignores SIGTERM, so that its executor is killed."""

@@ -1,6 +1,6 @@
 """Services of `local install`: each has a folder and a supervisor process.
 
-CLUSTER/services/ID/
+CLUSTER/services/ID/, which the next cluster in the folder removes:
   options.json       options of the user
   scheduler.json     options of the scheduler: with defaults of this machine
   api-token          token of the API, for the commands of this user
@@ -145,11 +145,12 @@ class InstalledService:
         containers = cluster is not None and cluster.has_containers
         defaults = scheduler_defaults(options, containers=containers)
         del defaults["service.failover_timeout"]  # a service outlives its scheduler, unlike a run
-        master = {} if cluster is None else {"mesos.master": cluster.scheduler_master}
         own = {"scheduler.state": (self.folder / "state.db").as_uri(), "scheduler.containerized": False}
         if options.get("api", {}).get("authentication") != "none":
             own["api.write_token"] = f"env:{API_TOKEN}"
-        completed = with_values(options, {**defaults, **own, **master})
+        completed = with_values(options, {**defaults, **own})
+        if cluster is not None:  # also in place of the master of an ended cluster, from the output of `describe`
+            completed["mesos"] = {**completed.get("mesos", {}), "master": cluster.scheduler_master}
         return with_checkpoint_volume(completed, cluster, self._checkpoints)
 
     @property
@@ -328,8 +329,8 @@ def _check_version(version: str | None) -> None:
 class _Supervisor:
     """Runs until SIGTERM, or until service or cluster are gone. SIGHUP: new options."""
 
-    def __init__(self, service: InstalledService) -> None:
-        self._service = service
+    def __init__(self, service: InstalledService, cluster: LocalCluster) -> None:
+        self._service, self._cluster = service, cluster
         self._wake = threading.Event()
         self._reload = self._leave = False
         self._uninstalling = service.is_uninstalling
@@ -342,13 +343,13 @@ class _Supervisor:
         self._wake.set()
 
     def run(self) -> None:
-        folder, cluster, confirmations = self._service.folder, self._service.cluster, 0
+        folder, confirmations = self._service.folder, 0
         name = str(self._service.options().get("service", {}).get("name", PACKAGE)).strip("/")
         token_file = str(self._service.token_file)
         with guarded(folder / "scheduler"), advertise(name, str(folder), token_file) as publish:
             scheduler = SupervisedScheduler(self._launch(), self._variables())
             try:
-                while confirmations < _CONFIRMATIONS and not self._leave and LocalCluster.running(cluster):
+                while confirmations < _CONFIRMATIONS and not self._leave and self._has_cluster():
                     if self._reload or self._service.is_uninstalling is not self._uninstalling:
                         self._reload, self._uninstalling = False, self._service.is_uninstalling
                         (folder / "failure").unlink(missing_ok=True)
@@ -368,6 +369,11 @@ class _Supervisor:
             if confirmations:
                 self._forget()
 
+    def _has_cluster(self) -> bool:
+        """Whether the cluster still runs, and no later one in its folder."""
+        cluster = LocalCluster.running(self._service.cluster)
+        return cluster is not None and cluster.identity == self._cluster.identity
+
     def _launch(self) -> SchedulerLaunch:
         folder = self._service.folder
         options = folder / "scheduler.json"
@@ -378,8 +384,7 @@ class _Supervisor:
             variables = {**os.environ, **secrets, "HOST": HOST}
             write_private(self._service.token_file, api_settings(resolve(document), variables).policy.write_token)
         working = folder / "scheduler"
-        cluster = LocalCluster.running(self._service.cluster)
-        recording, network = working / "recording.jsonl", cluster.network_process if cluster else 0
+        recording, network = working / "recording.jsonl", self._cluster.network_process
         return SchedulerLaunch(options, working, self._service.log, recording, secrets, network=network)
 
     def _variables(self) -> dict[str, str]:
@@ -438,7 +443,10 @@ def supervise_all(cluster: Path) -> Iterator[str]:
 def main() -> None:
     """Supervise one service; the program's arguments are CLUSTER and ID."""
     os.umask(0o077)
-    _Supervisor(InstalledService(Path(sys.argv[1]), sys.argv[2])).run()
+    service = InstalledService(Path(sys.argv[1]), sys.argv[2])
+    # Another user's master may listen at the address of an ended one.
+    if cluster := LocalCluster.running(service.cluster):
+        _Supervisor(service, cluster).run()
 
 
 if __name__ == "__main__":
