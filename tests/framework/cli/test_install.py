@@ -404,10 +404,21 @@ def test_down_ends_installed_services(tmp_path: Path, job) -> None:
         ended = run_local("down", "--dir", folder, "--yes")
 
     assert 0 == ended.returncode, ended.stderr
+    assert 0o700 == stat.S_IMODE((folder / "checkpoints" / "down").stat().st_mode)
     assert ([], []) == (writable, [path for path, mode in kept.items() if mode & 0o077])
     assert {"options.json", "scheduler.json", "supervisor.json", "scheduler.log"} <= {path.name for path in kept}
     assert [False, False] == [process.alive(), supervisor.alive()]
     assert set() == find_orphans(folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs tasks as another user")
+def test_checkpoints_belong_to_the_user_of_the_tasks(tmp_path: Path) -> None:
+    """The folder is private, and the user who installs may be another one."""
+    service = InstalledService(tmp_path, "saves")
+
+    folder = Path(service.with_checkpoints({"service": {"user": "nobody"}})["service"]["checkpoint_dir"])
+
+    assert ("nobody", 0o700) == (folder.owner(), stat.S_IMODE(folder.stat().st_mode))
 
 
 @pytest.mark.usefixtures("real_mesos")

@@ -158,11 +158,13 @@ class InstalledService:
         return self.cluster / "checkpoints" / self.id.replace("/", "__")
 
     def with_checkpoints(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Add a checkpoint folder that all tasks share, unless the options name one."""
+        """Add a checkpoint folder, private to the tasks' user, unless options name one."""
         service = options.get("service", {})
         if service.get("checkpoint_dir") or service.get("shared_filesystem"):
             return options
-        self._checkpoints.mkdir(parents=True, exist_ok=True)
+        self._checkpoints.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if os.geteuid() == 0 and (user := service.get("user")):
+            shutil.chown(self._checkpoints, user)  # the tasks run as this user
         return {**options, "service": {**service, "checkpoint_dir": str(self._checkpoints)}}
 
     def install(self, options: Mapping[str, Any]) -> None:
