@@ -9,10 +9,13 @@ import platform
 import subprocess
 import sys
 import tempfile
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from rich.console import Console
@@ -22,9 +25,13 @@ from mesos_local.host import MesosLocalError, explain_os_errors, locked
 
 from .native import EGG, EGG_SHA256, LIBRARY, LIBRARY_SHA256, MEMBER, PROJECT, VERSION
 
+if TYPE_CHECKING:
+    from requests import Session
+
 INDEX_HELP = (
     "The package index is $PIP_INDEX_URL, else pip's setting index-url, else the public index. $PIP_EXTRA_INDEX_URL "
-    "and extra-index-url add further indexes. $HTTPS_PROXY, $NO_PROXY and $REQUESTS_CA_BUNDLE apply."
+    "and extra-index-url add further indexes. pip's cert, client-cert, proxy and trusted-host apply, as do "
+    "$HTTPS_PROXY, $NO_PROXY and $REQUESTS_CA_BUNDLE."
 )
 _TIMEOUT = 30.0  # seconds
 
@@ -34,14 +41,42 @@ def index_urls(
 ) -> list[str]:
     """Return the package indexes that pip is set to use, in order; default: `public`."""
     settings = (read or pip_settings)()
-    first = environment.get("PIP_INDEX_URL") or _setting(settings, "index-url") or public
-    extra = environment.get("PIP_EXTRA_INDEX_URL") or _setting(settings, "extra-index-url")
+    first = _setting("index-url", settings, environment) or public
+    extra = _setting("extra-index-url", settings, environment)
     return list(dict.fromkeys([first.strip(), *extra.split()]))
 
 
-def _setting(settings: Mapping[str, str], name: str) -> str:
-    """Return a setting of pip; section `install` overrides `global`, as in pip."""
-    return settings.get(f"install.{name}") or settings.get(f"global.{name}") or ""
+def _setting(name: str, settings: Mapping[str, str], environment: Mapping[str, str]) -> str:
+    """Return a setting of pip: a variable, section `install` or section `global`."""
+    variable = environment.get(f"PIP_{name.upper().replace('-', '_')}")
+    return variable or settings.get(f"install.{name}") or settings.get(f"global.{name}") or ""
+
+
+def pip_session(settings: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> Session:
+    """Return an HTTP session with pip's certificates, proxy and trusted hosts."""
+    from requests import PreparedRequest, Response, Session
+    from requests.adapters import HTTPAdapter
+    from urllib3.exceptions import InsecureRequestWarning
+
+    value = partial(_setting, settings=settings, environment=environment)
+    trusted, authorities, proxy = value("trusted-host").split(), value("cert"), value("proxy")
+
+    class PipAdapter(HTTPAdapter):
+        def send(self, request: PreparedRequest, *arguments: Any, **options: Any) -> Response:
+            url = urlsplit(request.url or "")
+            # A variable such as REQUESTS_CA_BUNDLE would win over a setting of the session.
+            options["verify"] = not {url.hostname, url.netloc} & {*trusted} and (authorities or options.get("verify"))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", InsecureRequestWarning)  # the user has asked for it
+                return super().send(request, *arguments, **options)
+
+    session = Session()
+    session.mount("https://", PipAdapter())
+    session.cert = value("client-cert") or None
+    if proxy:
+        session.trust_env = False  # as pip does: variables of proxies would win
+        session.proxies = {"http": proxy, "https": proxy}
+    return session
 
 
 def pip_settings() -> dict[str, str]:
@@ -126,9 +161,9 @@ def _download(path: Path, index: str | None, folder: Path) -> Path:
     """Download from the first working index. Raises MesosLocalError with all errors."""
     from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
-    reasons = []
-    for endpoint in [index] if index else index_urls(PYPI_SIMPLE_ENDPOINT):
-        reason = _download_from(endpoint, path)
+    reasons, settings = [], pip_settings()
+    for endpoint in [index] if index else index_urls(PYPI_SIMPLE_ENDPOINT, read=lambda: settings):
+        reason = _download_from(endpoint, path, pip_session(settings))
         if not reason:
             return path
         reasons.append(without_credentials(f"{endpoint}: {reason}", endpoint))
@@ -138,13 +173,13 @@ def _download(path: Path, index: str | None, folder: Path) -> Path:
     )
 
 
-def _download_from(endpoint: str, path: Path) -> str:
+def _download_from(endpoint: str, path: Path, session: Session) -> str:
     """Download from one index; return the error, or an empty text."""
     import requests  # pypi-simple, which requires it, raises its exceptions
     from pypi_simple import DigestMismatchError, NoSuchProjectError, PyPISimple, UnsupportedContentTypeError
 
     try:
-        with PyPISimple(endpoint) as client:
+        with PyPISimple(endpoint, session=session) as client:
             packages = client.get_project_page(PROJECT, timeout=_TIMEOUT).packages
             package = next((p for p in packages if (p.filename, p.digests.get("sha256")) == (EGG, EGG_SHA256)), None)
             if package is None:

@@ -8,17 +8,21 @@ import json
 import os
 import resource
 import socket
+import socketserver
 import subprocess
 import sys
+import threading
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from kit.http_server import HttpServer
+from kit.certificates import Certificates
+from kit.http_server import HttpServer, LoopbackServer
 from mesos_local.host import MesosLocalError
 from mesos_local.libmesos import download, native, relink
 from mesos_local.libmesos.download import index_urls
@@ -163,6 +167,74 @@ def test_pips_configuration_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "http://127.0.0.1:1/a" == index_urls("public")[0]
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/b")
     assert "http://127.0.0.1:1/b" == index_urls("public")[0]
+
+
+class Proxy(socketserver.StreamRequestHandler):
+    """A proxy of a company: relays CONNECT requests, and notes their targets."""
+
+    targets: ClassVar[list[str]] = []
+
+    def handle(self) -> None:
+        target = self.rfile.readline().split()[1].decode()
+        while self.rfile.readline().strip():
+            pass
+        self.targets.append(target)
+        with socket.create_connection(target.split(":")) as far:
+            self.wfile.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            back = threading.Thread(target=self._copy, args=(far, self.connection))
+            back.start()
+            self._copy(self.connection, far)
+            back.join()
+
+    @staticmethod
+    def _copy(source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):  # one side has ended
+            while data := source.recv(65_536):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({"cert": "ca.pem", "client-cert": "client.both.pem"}, ""),
+        ({"trusted-host": "other.example 127.0.0.1", "client-cert": "client.both.pem"}, ""),
+        ({"client-cert": "client.both.pem"}, "certificate verify failed"),
+        ({"cert": "ca.pem"}, "certificate required|Connection reset|EOF|closed"),
+    ],
+)
+def test_company_network_is_used_as_pip_does(
+    tmp_path: Path,
+    egg: Path,
+    index: str,
+    pinned_egg: None,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, str],
+    error: str,
+) -> None:
+    """An index with certificates of the company, behind its proxy; variables of other tools are wrong."""
+    pytest.importorskip("pip")
+    made = Certificates.make(tmp_path)
+    handler = partial(Index, directory=str(egg.parent.parent))
+    context = made.server_context(ask_clients=True)
+    with HttpServer(handler) as far, LoopbackServer(socketserver.ThreadingTCPServer(("", 0), Proxy)) as proxy:
+        far.encrypt(context)
+        lines = {**settings, "proxy": f"http://{proxy.address}", "index-url": f"{far.url}/"}
+        paths = {name: made.path(text) if text.endswith(".pem") else text for name, text in lines.items()}
+        configuration = tmp_path / "pip.conf"
+        configuration.write_text("[global]\n" + "".join(f"{name} = {text}\n" for name, text in paths.items()))
+        for name in [name for name in os.environ if name.startswith("PIP_")]:
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("PIP_CONFIG_FILE", str(configuration))
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", made.path("stranger.pem"))
+        monkeypatch.setenv("HTTPS_PROXY", nowhere())
+        if error:
+            with pytest.raises(MesosLocalError, match=error):
+                download.ensure_library(tmp_path / "cache")
+        else:
+            assert FAKE_LIBRARY == download.ensure_library(tmp_path / "cache").read_bytes()
+        assert {far.address} == {*Proxy.targets}
+        Proxy.targets.clear()
 
 
 @pytest.mark.parametrize(
