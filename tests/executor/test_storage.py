@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -452,32 +453,60 @@ def test_bring_explains_what_is_wrong(tmp_path: Path, url: str, code: int, messa
     [
         ("bucket", NO_PACKAGE, "the bucket or folder does not exist"),
         ("key", NO_PACKAGE, "PermissionError: "),
-        ("server", 1, "EndpointConnectionError: Could not connect"),
-        ("5xx", 1, "OSError: "),
     ],
 )
 def test_bring_fails_finally_if_the_server_refuses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, code: int, message: str
 ) -> None:
-    """No retry mends a missing bucket or a refused key, but an absent server."""
+    """No retry mends a missing bucket or a refused key."""
     pytest.importorskip("s3fs")
     from kit.s3_server import BUCKET, run_s3_server
 
-    with ExitStack() as stack:
-        s3 = stack.enter_context(run_s3_server())
-        address = s3.address
-        if fault == "server":
-            stack.close()
-        elif fault == "5xx":
-            address = stack.enter_context(HttpServer(UnavailableHandler)).url
+    with run_s3_server() as s3:
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", s3.key)
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong" if fault == "key" else s3.secret)
-        options = {"endpoint_url": address, "config_kwargs": {"retries": {"max_attempts": 1}}}
+        options = {"endpoint_url": s3.address}
         url = f"s3://{'missing' if fault == 'bucket' else BUCKET}/run"
         settings = {**SETTINGS, "url": url, "task_id": "a", "launched_at": 1.0, "options": options}
         result = run_storage("bring", settings, tmp_path)
     assert code == result.returncode, result.stderr
     assert f"storage: {url}: {message}" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("http://127.0.0.1:1", "EndpointConnectionError: Could not connect"),
+        ("http://storage.invalid", "EndpointConnectionError: Could not connect"),
+        ("5xx", "OSError: "),
+        ("silence", "no answer"),
+    ],
+)
+def test_bring_waits_for_a_storage_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str, message: str
+) -> None:
+    """An outage is not the user's error, whatever it looks like."""
+    pytest.importorskip("s3fs")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    with ExitStack() as stack:
+        if address == "5xx":
+            address = stack.enter_context(HttpServer(UnavailableHandler)).url
+        elif address == "silence":
+            server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        # Calls without retries of their own: the first failure is soon.
+        options = {"endpoint_url": address, "config_kwargs": {"retries": {"max_attempts": 1}}}
+        settings = {**SETTINGS, "url": "s3://bucket/run", "task_id": "a", "launched_at": 1.0, "options": options}
+        start = stack.enter_context(processes())
+        command = [sys.executable, "-m", "tf_executor.storage", "bring"]
+        process = start(*command, cwd=tmp_path, env=with_settings(settings), stderr=subprocess.PIPE)
+        lines = [process.stderr.readline()]
+        while message not in lines[-1] and lines[-1]:
+            lines.append(process.stderr.readline())
+        assert f"storage: s3://bucket/run: {message}" in lines[-1]
+        assert lines[-1].endswith("; retrying\n")
+        assert process.poll() is None
 
 
 @pytest.mark.parametrize(("status", "expected"), [(401, True), (403, True), (404, True), (409, False), (503, False)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import socket
@@ -14,6 +15,7 @@ from typing import Any
 
 import boto3
 
+from kit.http_server import HttpServer, QuietHandler
 from kit.waiting import wait_until
 from mesos_local.host import free_ports
 
@@ -60,6 +62,38 @@ def run_s3_server() -> Iterator[S3Server]:
     finally:
         process.kill()
         process.wait()
+
+
+class OutageProxy(HttpServer):
+    """Forwards requests to a server; answers 503 while `is_out`."""
+
+    def __init__(self, address: str) -> None:
+        self.is_out = True
+        proxy = self
+
+        class Handler(QuietHandler):
+            #: Clients of S3 wait for `100 Continue`.
+            protocol_version = "HTTP/1.1"
+
+            def respond(self) -> None:
+                if proxy.is_out:
+                    self.answer(503, b"")
+                    return
+                server = http.client.HTTPConnection(address.partition("://")[2])
+                server.request(self.command, self.path, self.body(), dict(self.headers.items()))
+                answer = server.getresponse()
+                body = answer.read()
+                self.send_response(answer.status)
+                for name, value in answer.getheaders():
+                    if name not in ("Connection", "Transfer-Encoding"):
+                        self.send_header(name, value)
+                self.send_header("Connection", "close")
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = respond  # noqa: N815 - their names there
+
+        super().__init__(Handler)
 
 
 def _with_user(address: str) -> S3Server:

@@ -49,8 +49,9 @@ def _next_stage(state: LifecycleState) -> Step:
 
 def _spawned(state: LifecycleState, event: events.Spawned, now: float) -> Step:  # noqa: ARG001
     timeout = state.launch.hook_timeout
-    # The check of CHECKPOINT_DIR and the upload have their own limits, after which the task goes on.
-    is_unlimited = state.stage in (Stage.PROGRAM, Stage.FENCE, Stage.KEEP, Stage.SAVE)
+    # The check of CHECKPOINT_DIR and the upload have their own limits, after which the task goes on. The restore waits
+    # while its storage does not answer.
+    is_unlimited = state.stage in (Stage.PROGRAM, Stage.FENCE, Stage.STORAGE, Stage.KEEP, Stage.SAVE)
     limits = [state.time_limit, None if is_unlimited or timeout is None else now + timeout]
     deadline = min((limit for limit in limits if limit is not None), default=None)
     return state.entered(TaskPhase.RUNNING, deadline), _announcement(state)

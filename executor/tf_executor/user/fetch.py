@@ -5,13 +5,15 @@ Python 3.6.
 extracts archives, with the standard library only.
 """
 
+import errno
 import json
 import os
 import re
 import shutil
+import ssl
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 #: Exit code if a file does not have its digest (EX_DATAERR of sysexits.h): another launch would fail in the same way.
 WRONG_DIGEST = 65
@@ -170,6 +172,34 @@ def is_refused(error: BaseException) -> bool:
     """Return whether retries are useless: the key is refused, or no bucket exists."""
     # s3fs raises PermissionError; errors of adlfs have the HTTP status (azure.core.exceptions.HttpResponseError).
     return isinstance(error, PermissionError) or getattr(error, "status_code", 0) in (401, 403, 404)
+
+
+#: Errors of Python, botocore, aiohttp, requests, azure.core and google.auth if no server answers.
+_NO_ANSWER = re.compile(
+    "ConnectionError|TimeoutError|gaierror|HTTPClientError|ClientConnectionError|ClientPayloadError|Timeout"
+    "|ServiceRequestError|ServiceResponseError|TransportError"
+)
+#: System errors without a class of their own, and HTTP statuses that ask for a later retry: 501 never changes.
+_NETWORK = (errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ESTALE)
+_LATER = (408, 429, 500, *range(502, 600))
+
+
+def is_unavailable(error: Optional[BaseException]) -> bool:
+    """Return whether the server does not answer, or asks for a later retry."""
+    is_found = False
+    while error is not None:
+        if is_refused(error) or isinstance(error, ssl.SSLCertVerificationError):
+            return False
+        # Of azure.core, gcsfs, aiohttp, requests and botocore.
+        response = getattr(error, "response", None)
+        values = [getattr(each, name, None) for each in (error, response) for name in ("status_code", "status", "code")]
+        if isinstance(response, dict):
+            values.append(response.get("ResponseMetadata", {}).get("HTTPStatusCode"))
+        is_found |= any(value in _LATER for value in values) or getattr(error, "errno", None) in _NETWORK
+        is_found |= any(_NO_ANSWER.fullmatch(each.__name__) for each in type(error).__mro__)
+        # Libraries translate the errors of others.
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return is_found
 
 
 def redacted(text: str) -> str:

@@ -16,19 +16,22 @@ off cannot damage the checkpoint of a newer writer.
 import errno
 import json
 import os
+import random
 import re
 import select
 import shutil
 import signal
 import sys
+import threading
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from . import reporting
 from .checkpoints import LAUNCH, FolderSnapshot, IncompleteError, Manifest, digest_of, is_plain
-from .fetch import NO_PACKAGE, NoPackageError, describe, file_system, is_refused, redacted
+from .fetch import NO_PACKAGE, NoPackageError, describe, file_system, is_refused, is_unavailable, redacted
 
 #: Variable with the settings: every user of the machine may read arguments.
 SETTINGS_VARIABLE = "TF_EXECUTOR_STORAGE"
@@ -46,6 +49,9 @@ _ORDERLY = (["0"], ["42"])
 #: Seconds between two looks at files that change, at the program's end or the writer's start, and at a storage that
 #: fails at the end.
 _SOON, _TICK, _RETRY = 2.0, 0.2, 1.0
+#: Maximum seconds between two calls of a storage that does not answer before the program, and seconds of a call after
+#: which it is reported.
+_LONGEST, _SLOW = 15.0, 5.0
 #: Seconds after which files that keep changing are reported.
 _LONG = 60.0
 _MANIFEST = re.compile(rf"{LAUNCH.pattern}/([0-9]{{9}})\.json")
@@ -127,6 +133,45 @@ class Store:
 # Before the program.
 
 
+class _PatientFiles:
+    """A file system that repeats and reports calls without an answer."""
+
+    def __init__(self, url: str) -> None:
+        self.files, self._url, self._problem = None, redacted(url), ""  # type: Any, str, str
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.files, name)
+        return partial(self.call, value) if callable(value) else value
+
+    def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        pause = _RETRY
+        while True:
+            slow = threading.Timer(_SLOW, self._report, [self._problem or "no answer"])
+            # A large file takes longer, and so may the imports of a file system.
+            if function is not Store and getattr(function, "__name__", "") != "get_file":
+                slow.start()
+            problem = ""
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:  # file systems raise any exception
+                if not is_unavailable(error):
+                    raise
+                problem = describe(error)
+            finally:
+                slow.cancel()
+                if slow.is_alive():
+                    slow.join()
+                self._report(problem)
+            time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - no secret; not all tasks at the same time
+            pause = min(2 * pause, _LONGEST)
+
+    def _report(self, problem: str) -> None:
+        if problem != self._problem:
+            self._problem = problem
+            say(f"{self._url}: {problem}; retrying" if problem else "the storage works again", error=True)
+            reporting.send({reporting.STORAGE_KEY: problem and f"{self._url}: {problem}"})
+
+
 def bring(settings: Dict[str, Any]) -> None:
     """Prepare the program's checkpoint folder. Raises errors of the file system, too."""
     if settings["mode"] == "auto" and _has_scheme(settings["url"].partition("://")[0]):
@@ -136,7 +181,9 @@ def bring(settings: Dict[str, Any]) -> None:
     WORK.mkdir()
     launch, restored, role = "", None, settings["role"]
     if role != SCRATCH:
-        store = Store(settings["url"], settings["options"])
+        files = _PatientFiles(settings["url"])
+        store = files.call(Store, settings["url"], settings["options"])
+        files.files, store.files = store.files, files
         if role == WRITER:
             launch = claim(store, settings)
         if role == TENSORBOARD:

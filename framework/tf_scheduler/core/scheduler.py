@@ -86,7 +86,8 @@ def _record_storage(
         return state, ()
     if error:
         return state, (Outcome("StorageFailed", f"{name}: {error}", name, warning=True),)
-    return state, (Outcome("StorageRestored", f"{name}: checkpoints are stored again", name),)
+    again = "checkpoints are stored again" if state.has_run(record) else "the storage answers again"
+    return state, (Outcome("StorageRestored", f"{name}: {again}", name),)
 
 
 def restored_progress(state: SchedulerState, reported: Mapping[TaskId, Progress]) -> SchedulerState:

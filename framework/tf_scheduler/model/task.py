@@ -276,6 +276,8 @@ class Recovery:
     #: Last step of `launch`, and step at its last checkpoint; None: not reported.
     step: int | None = None
     saved_step: int | None = None
+    #: Time of the first of the consecutive launches, up to `launch`, whose programs did not start; 0: it has started.
+    unstarted_since: UnixTime = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from tf_scheduler.api.views import configurations, debug, plans, pods, service, 
 from tf_scheduler.api.views.base import Snapshot, View
 from tf_scheduler.api.views.overview import overview
 from tf_scheduler.api.views.reasons import texts
+from tf_scheduler.core.connection_problems import clock_time
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.plan import PlanControl
 from tf_scheduler.model.resources import Resource
@@ -126,6 +127,27 @@ def test_relaunched_task_is_a_reason_until_it_runs() -> None:
 
     play(world, send.running(), send.status("chief-0", TaskState.UNREACHABLE, message="its agent is away"))
     assert_hindered(world.state, "chief-0 is unreachable: ", "its agent is away")
+
+
+def test_restore_is_named_since_its_first_launch() -> None:
+    """Each relaunch would otherwise hide how long the task has not run."""
+    world = play(World(a_spec(workers=0), *map(an_agent, "abcd")), send.register(), send.offers())
+    since = clock_time(world.state.stored.tasks[TaskName("chief-0")].launched_at)
+    for _ in range(2):
+        play(world, send.status("chief-0", TaskState.STARTING), send.wait(90.0))
+        play(world, send.status("chief-0", FAILED, failed_stage="storage"), send.wait(9.0), send.offers())
+    record = world.state.stored.tasks[TaskName("chief-0")]
+    assert since != clock_time(record.launched_at)
+    state = with_fields(world.state, storage_errors={record.name: (record.id, "s3://a: no answer")})
+    expected = f"chief-0 restores checkpoints since {since}: s3://a: no answer"
+    assert expected in tasks.pending(Snapshot(state), {}).body["reasons"]
+
+    play(
+        world, send.running(), send.wait(90.0), send.status("chief-0", FAILED, signal=9), send.wait(9.0), send.offers()
+    )
+    reason = tasks.pending(Snapshot(world.state), {}).body["reasons"][0]
+    assert reason.startswith("chief-0 started at ")
+    assert since not in reason
 
 
 def assert_hindered(state: SchedulerState, start: str, end: str) -> None:

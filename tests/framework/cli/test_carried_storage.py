@@ -9,13 +9,14 @@ import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jobs import PATIENCE
-from kit.s3_server import BUCKET, S3Server, run_s3_server
+from kit.s3_server import BUCKET, OutageProxy, S3Server, run_s3_server
 from kit.waiting import wait_until
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
@@ -199,6 +200,27 @@ def test_checkpoints_that_were_never_stored_warn(
     assert 0 == process.returncode, out + err
     assert "  warning   worker-0: checkpoints are not stored: " in out + err
     assert "  storage   CHECKPOINT_DIR is s3://bucket/run" in out + err
+
+
+def test_restore_waits_for_storage_and_is_named(
+    start_process: Any, run_process: Any, cluster: Any, s3: S3Server, tmp_path: Path
+) -> None:
+    """An outage never counts as the user's error."""
+    with OutageProxy(s3.address) as proxy:
+        path = options(tmp_path, replace(s3, address=proxy.url))
+        document = json.loads(path.read_text())
+        document["service"].update(command="echo trained", strategy="independent")
+        document["storage"]["mode"] = "carried"
+        document["restart"] = {"max_failures": 0}
+        path.write_text(json.dumps(document))
+        process = start_process("local", "run", path)
+        named = r"worker-0 restores checkpoints since \d\d:\d\d UTC: s3://bucket/run/worker-0: OSError: .*Unavailable"
+        wait_until(lambda: re.search(named, run_process("health")[1]))
+        proxy.is_out = False
+        out, err = process.communicate(timeout=PATIENCE)
+    assert 0 == process.returncode, out + err
+    assert "trained" in "".join(outputs(cluster).values())
+    assert 1 == len(outputs(cluster))
 
 
 def errors(cluster: LocalCluster) -> list[str]:

@@ -12,6 +12,7 @@ from itertools import islice
 from tf_executor.contract.text import format_duration, list_names
 from tf_scheduler.core.connection_problems import clock_time, drift_message, refusal_message
 from tf_scheduler.core.elastic import cluster_size
+from tf_scheduler.core.recovery.replacement import unstarted_since
 from tf_scheduler.core.state import after_job
 from tf_scheduler.model.ids import name_of
 from tf_scheduler.model.state import SchedulerState
@@ -50,7 +51,11 @@ def reasons(snapshot: Snapshot) -> tuple[Reason, ...]:
     if state.stored.result is None and not (snapshot.uninstalling or state.process.finished):
         found += _tasks(snapshot)
     # Also at the end of a job that has succeeded: its last checkpoint is not stored.
-    storage = (f"{name}: {error}" for name in state.process.storage_errors if (error := state.storage_error(name)))
+    storage = (
+        f"{name}: {error}"
+        for name in state.process.storage_errors
+        if (error := state.storage_error(name)) and state.has_run(state.stored.tasks[name])
+    )
     found += [Reason("storage", text) for text in islice(storage, MAX_NOTICES)]
     if drift := drift_message(state):
         found.append(Reason("clock", drift))
@@ -101,20 +106,24 @@ def _not_running(state: SchedulerState) -> Iterator[Reason]:
     is_waiting = state.is_any_starting() or state.has_silent_tasks() or state.derived.unhealthy_count
     if not is_waiting or state.unplaced():
         return
-    starting: dict[str, list[TaskRecord]] = {}
+    starting: dict[tuple[str, bool], list[TaskRecord]] = {}
     stopped = []
     for record in state.stored.tasks.values():
         status = state.status(record.name)
         if status is None or not state.has_run(record):
-            what = (status and status.message) or "their files are fetched"
-            starting.setdefault(what, []).append(record)
+            error = state.storage_error(record.name)
+            what = error or (status and status.message) or "their files are fetched"
+            starting.setdefault((what, bool(error)), []).append(record)
         elif status.is_frozen or status.state.is_silent:
             what = "is frozen" if status.is_frozen else status.state.phrase
             stopped.append(Reason("unreachable", f"{record.name} {what}: {status.message or 'no answer'}", 205))
-    for what, records in starting.items():
-        since = clock_time(min(record.launched_at for record in records))
+    for (what, is_restore), records in islice(starting.items(), MAX_NOTICES):
+        since = clock_time(min(unstarted_since(state, record) for record in records))
         names = list_names([record.name for record in records])
-        yield Reason("starting", f"{names} started at {since}, and do not run yet: {what}", 205)
+        text = f"started at {since}, and do not run yet: {what}"
+        if is_restore:
+            text = f"restore{'s' if len(records) == 1 else ''} checkpoints since {since}: {what}"
+        yield Reason("starting", f"{names} {text}", 205)
     yield from stopped[:MAX_NOTICES]
 
 

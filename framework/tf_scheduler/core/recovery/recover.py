@@ -399,6 +399,7 @@ def _recovery(state: SchedulerState, change: StatusChange, cause: Cause) -> Reco
         uncounted=uncounted,
         consecutive_failures=streak,
         start_timeouts=0 if before is None or has_joined else before.start_timeouts,
+        unstarted_since=0.0 if change.has_run else replacement.unstarted_since(state, record),
     )
 
 

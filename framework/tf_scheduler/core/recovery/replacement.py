@@ -73,7 +73,14 @@ def replace_launch(
         has_begun=(before is not None and before.has_begun) or has_trained or is_old,
         step=last_report(state, record).step,
         saved_step=last_report(state, record).saved_step,
+        unstarted_since=0.0 if state.has_run(record) else unstarted_since(state, record),
     )
+
+
+def unstarted_since(state: SchedulerState, record: TaskRecord) -> float:
+    """Return the time of the first of the consecutive launches that have not run."""
+    before = state.stored.recoveries.get(record.name)
+    return (before and before.unstarted_since) or record.launched_at
 
 
 def last_report(state: SchedulerState, record: TaskRecord) -> Progress:
