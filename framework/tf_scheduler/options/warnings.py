@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from tf_executor.contract.payload import setter_of
 from tf_executor.contract.strategies import Strategy
 from tf_scheduler.errors import Problem
 from tf_scheduler.model.spec import AfterFinish, StorageMode
@@ -18,6 +19,7 @@ from .schema.jobs import JOBS, READ_ONLY, default_strategy, names_program
 from .schema.scheduler_options import LINK
 from .schema.service import ORIGINAL_IMAGES, RUNTIME_PREFIX
 from .schema.values import Document, split_names
+from .shell import changed_variables
 from .spec import image_of, secrets_of
 
 _FOLDER = "CHECKPOINT_DIR"
@@ -225,6 +227,15 @@ def torchrun_trains_separate_models(_: Document, options: Document) -> Iterator[
             yield Problem(path, f"torchrun {alone[0].strip()} does not wait for the other tasks; omit this argument")
 
 
+def commands_change_variables(_: Document, options: Document) -> Iterator[Problem]:
+    """Warn of variables that a command takes from the program or replaces."""
+    strategy = Strategy(options["service"]["strategy"])
+    for section in ("service", *JOBS):
+        for verb, name in changed_variables(options[section]["command"]):
+            if setter := setter_of(name, strategy):
+                yield Problem(f"{section}.command", f"{verb} {name}, which {setter} sets for each task; remove this")
+
+
 def linked_volumes_are_writable(_: Document, options: Document) -> Iterator[Problem]:
     if options["executor"]["volumes"] == LINK:
         for index, record in enumerate(options["volumes"]):
@@ -290,6 +301,7 @@ _LOCAL_RULES: tuple[_Rule, ...] = (
     strategy_is_guessed,
     storage_mode_applies,
     torchrun_trains_separate_models,
+    commands_change_variables,
     linked_volumes_are_writable,
 )
 _RULES: tuple[_Rule, ...] = (

@@ -289,3 +289,33 @@ def test_torchrun_of_separate_models_is_noticed(strategy: str, command: str, end
 
             assert [expected] * len(wrong) == [expected and text[-len(expected) :] for text in wrong]
             assert bool(expected) == bool(wrong)
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("TF_CONFIG='' python train.py", "sets TF_CONFIG, which the scheduler sets"),
+        ("unset TF_CONFIG; python train.py", "unsets TF_CONFIG"),
+        ("cd a && unset -v A TF_CONFIG\npython train.py", "unsets TF_CONFIG"),
+        ("export A TF_CONFIG={}; python train.py", "sets TF_CONFIG"),
+        ("env -u TF_CONFIG python train.py", "unsets TF_CONFIG"),
+        ("timeout 9 env --unset=TF_CONFIG python train.py", "unsets TF_CONFIG"),
+        ("exec env -uTF_CONFIG python train.py", "unsets TF_CONFIG"),
+        ("if true; then TASK_INDEX=0 python train.py; fi", "sets TASK_INDEX"),
+        ("bash -c 'CHECKPOINT_DIR=/tmp python train.py'", "sets CHECKPOINT_DIR, which service.checkpoint_dir sets"),
+        ("TF_CONFIG=${TF_CONFIG:-x} python train.py", None),
+        ("python train.py TASK_INDEX=0 -u TF_CONFIG export TF_CONFIG=1", None),
+        ("env A=1 python -c TASK_INDEX=0", None),
+        ("echo 'TF_CONFIG= ' # unset TF_CONFIG", None),
+        ("A=1 python -u train.py 'open", None),
+    ],
+)
+def test_command_that_changes_variables_is_noticed(command: str, expected: str | None) -> None:
+    """Tasks without their variables train alone; `environment` refuses the names."""
+    for section in ("service", "worker"):
+        document = {"service": {"command": "python train.py"}, "worker": {}}
+        document[section] = {"command": command}
+        for find in (find_warnings, find_local_warnings):
+            changes = [str(notice) for notice in find(document, resolve(document)) if "sets " in str(notice)]
+            assert bool(expected) == bool(changes)
+            assert not expected or changes[0].startswith(f"{section}.command: {expected}")
