@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import re
+import resource
 import threading
 import time
 from contextlib import ExitStack, suppress
@@ -38,7 +39,7 @@ from tf_executor.process.freezing import ProcessSample, sample_processes
 from tf_executor.process.health import HealthChecks, http_problem
 from tf_executor.process.last_output import ProgramError, crash_hint, output_excerpt, program_error, storage_reason
 from tf_executor.process.output import TAIL_BYTES, Output
-from tf_executor.process.ports import is_listening, is_served_by_others, stranger_at
+from tf_executor.process.ports import is_connected, is_served_by_others, stranger_at
 from tf_executor.process.supervisor import CommandContext, LimitsError, SpawnError, Supervisor
 from tf_executor.process.temporary import TemporaryFolder, replace_file
 from tf_executor.process.tree import descendants, read_proc, written_file
@@ -60,6 +61,8 @@ PEAK_TIMEOUT = 0.5
 log = logging.getLogger(__name__)
 
 
+#: Seconds of CPU time that no program uses before its training.
+WORK_SECONDS = 60.0
 #: Seconds by which the time of a new file may be before that of the clock: the kernel's tick.
 _FILE_CLOCK = 0.02
 #: Seconds until a carrier that has failed is started again.
@@ -185,9 +188,8 @@ class TaskProcess:
                 threading.Thread(target=self._prepare_stage, args=(stage,), name=stage.value, daemon=True).start()
                 return events.Spawned()
             self._session = 0
-            self._sample(
-                is_stage_over=True
-            )  # background processes of earlier stages, whose session the watchdog forgets
+            # Background processes of earlier stages, whose session the watchdog forgets.
+            self._sample(is_stage_over=True)
             line = self._command(stage)
             if stage is Stage.PROGRAM:
                 self._started = time.time() - _FILE_CLOCK
@@ -224,9 +226,10 @@ class TaskProcess:
         """Return `event`; if the program failed, add evidence for the cause."""
         if self._carrier is not None:
             self._carrier.stop(self._session, event.ending)
+        is_alone = self._checks.is_alone and (event.ending.exit_code == 0 or self._has_worked())
+        event = replace(event, ending=replace(event.ending, alone=is_alone))
         if event.ending.exit_code == 0:
-            is_alone = self._checks.is_alone and self._progress is not None and self._progress.has_reports
-            return replace(event, ending=replace(event.ending, alone=is_alone))
+            return event
         oom, message = memory.read_oom_kills().since(
             self._memory_before, killed="(SIGKILL)" in describe_end(event.ending)
         )
@@ -241,6 +244,12 @@ class TaskProcess:
         folder = self._payload.environment.get(CHECKPOINT_DIR) or self._sandbox
         path = written_file(descendants(os.getpid()), folder)
         return path.replace(f"{folder}/", "", 1).replace(f"{self._sandbox}/", "", 1)
+
+    def _has_worked(self) -> bool:
+        """Return whether the program has trained instead of waiting for its peers."""
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        has_reports = self._progress is not None and self._progress.has_reports
+        return has_reports or used.ru_utime + used.ru_stime > WORK_SECONDS
 
     def settle(self, ending: TaskEnd) -> tuple[str, ProgramError]:
         """Release all resources after the last process exits.
@@ -393,11 +402,16 @@ class TaskProcess:
         if self._payload.readiness:
             self._checks.await_server(self._payload.readiness, self._is_own_port)
         strategy, variables = self._payload.strategy, self._payload.environment
-        is_first = variables.get("SHARD_INDEX") == "0" and variables.get("NUM_SHARDS") != "1"
-        if is_first and (traits := Strategy(strategy).traits).has_peers and not traits.has_rendezvous:
+        peers = self._payload.peer_ports
+        # A chief that only coordinates has no rank.
+        is_coordinator = strategy and self._payload.job == "chief" and len(peers) > 1
+        is_one_of_many = variables.get("NUM_SHARDS", "1") != "1" or is_coordinator
+        # Tasks of Horovod meet at ports that only they know.
+        if is_one_of_many and (traits := Strategy(strategy).traits).has_peers and not traits.has_rendezvous:
             own, mapped = partial(descendants, os.getpid()), f"/{traits.library}/"
             self._checks.watch_meeting(
-                lambda: is_listening(self._payload.port, own()),
+                # Also the executor, which connects to its program.
+                lambda: is_connected(self._payload.port, peers, [os.getpid(), *own()]),
                 lambda: any(mapped in read_proc(Path(f"/proc/{pid}/maps")) for pid in own()),
             )
         settings, liveness = self._payload.settings, self._payload.settings.liveness
@@ -417,10 +431,7 @@ class TaskProcess:
 
     def _detect_progress(self, reader: ProgressReader) -> None:
         """Search event files and output for progress that the program does not report."""
-        from tf_executor.progress import (
-            event_files,  # the program has started already
-            output_lines,  # the program has started already
-        )
+        from tf_executor.progress import event_files, output_lines  # the program has started already
 
         payload, settings, me, own = self._payload, self._payload.settings, os.getpid(), Path(self._sandbox)
         folders = [own / folder for folder in payload.event_folders]

@@ -21,6 +21,8 @@ import pytest
 
 from kit.http_server import HttpServer, QuietHandler
 from kit.payloads import GRPC_SERVER
+from kit.waiting import wait_until
+from mesos_local.host import free_ports
 from tf_executor.contract.reports import TaskEnd
 from tf_executor.contract.settings import Liveness
 from tf_executor.lifecycle.events import Ready, Unhealthy
@@ -284,42 +286,66 @@ def test_broken_web_server_fails_task(executor: Any, web: str) -> None:
     assert message.startswith(f"not alive: {web}/500 returned status 500 (2 consecutive failures)"), json.dumps(message)
 
 
-#: Maps a file like a library that is imported, reports a step, and trains for a while; may listen as rank 0 does.
+#: Maps a file like a library that is imported, and trains for a while; `link` is a statement that may find peers.
 TRAINS = """
-import mmap, os, socket, tf_executor, time
+import mmap, os, signal, socket, tf_executor, time
 os.mkdir("{library}")
 with open("{library}/lib.so", "wb+") as file:
     file.truncate(4096)
     mapped = mmap.mmap(file.fileno(), 0)
-server = socket.create_server(("127.0.0.1", {port} if {listens} else 0))
-tf_executor.report(step=1)
-time.sleep(2.0)
+own = socket.create_server(("127.0.0.1", {port}))
+{link}
+time.sleep(4.0)
+{end}
 """
+SELF = "link = socket.create_connection(own.getsockname()); other = own.accept()"
+DIALS = "link = socket.create_connection(('127.0.0.1', {peer}))"
+SERVES = "link = own.accept()"
+REPORTS = "tf_executor.report(step=1)"
+MIRRORED, DDP = "multi_worker_mirrored", "pytorch_ddp"
 
 
 @pytest.mark.parametrize(
-    ("library", "listens", "strategy", "shards", "expected"),
+    ("library", "link", "strategy", "rank", "end", "expected"),
     [
-        ("torch", False, "pytorch_ddp", "2", True),
-        ("torch", True, "pytorch_ddp", "2", False),
-        ("lib", False, "pytorch_ddp", "2", False),
-        ("torch", False, "pytorch_ddp", "1", False),
-        ("tensorflow", False, "multi_worker_mirrored", "2", True),
-        ("tensorflow", False, "independent", "2", False),
-        ("horovod", False, "horovod", "2", False),
+        ("torch", "", DDP, "0", "", True),
+        ("torch", SELF, DDP, "0", "", True),
+        ("torch", DIALS, DDP, "1", "", False),
+        ("torch", SERVES, DDP, "0", "", False),
+        ("tensorflow", "", MIRRORED, "1", "", True),
+        ("tensorflow", SELF, MIRRORED, "0", "", True),
+        ("tensorflow", "", "parameter_server", "", "", True),
+        ("tensorflow", DIALS, "parameter_server", "", "", False),
+        ("tensorflow", REPORTS, MIRRORED, "0", "os.kill(os.getpid(), signal.SIGTERM)", True),
+        ("tensorflow", REPORTS, MIRRORED, "0", "raise SystemExit(1)", True),
+        ("tensorflow", "", MIRRORED, "0", "raise SystemExit(1)", False),
+        ("lib", "", DDP, "0", "", False),
+        ("tensorflow", "", "independent", "0", "", False),
+        ("horovod", "", "horovod", "0", "", False),
     ],
 )
-def test_first_rank_that_never_listens_is_alone(
-    start_executor: Any, library: str, listens: bool, strategy: str, shards: str, expected: bool
+def test_task_that_never_meets_a_peer_is_alone(
+    start_executor: Any, library: str, link: str, strategy: str, rank: str, end: str, expected: bool
 ) -> None:
-    """Its peers cannot have joined it; without the library, it may only prepare data."""
-    executor, port = start_executor("one", "process.health.MEETING_INTERVAL=0.05"), free_port()
-    program = TRAINS.format(library=library, listens=listens, port=port)
-    executor.launch(
-        f"exec python -c {shlex.quote(program)}",
-        strategy=strategy,
-        port=port,
-        environment={"SHARD_INDEX": "0", "NUM_SHARDS": shards},
-    )
-    status = executor.end("TASK_STARTING", "TASK_RUNNING")
-    assert ("TASK_FINISHED", expected) == (status["state"], TaskEnd.decode(base64.b64decode(status["data"])).alone)
+    """However it ends; but without training, it may have waited for its peers."""
+    executor, (port, peer) = start_executor("one", "process.health.MEETING_SEARCHES=3"), free_ports(2)
+    with socket.create_server(("127.0.0.1", peer)):
+        program = TRAINS.format(library=library, port=port, link=link.format(peer=peer), end=end)
+        hosts = [f"127.0.0.1:{each}" for each in (port, peer)]
+        executor.launch(
+            f"exec python -c {shlex.quote(program)}",
+            strategy=strategy,
+            port=port,
+            tf_config={"cluster": {"worker": hosts}, "task": {"type": "worker", "index": 0}},
+            task="worker-0" if rank else "chief-0",
+            environment={"SHARD_INDEX": rank, "NUM_SHARDS": "2"} if rank else {},
+        )
+        client = (
+            wait_until(lambda: socket.create_connection(("127.0.0.1", port)), ignore=OSError)
+            if link == SERVES
+            else None
+        )
+        status = executor.end("TASK_STARTING", "TASK_RUNNING")
+        assert expected is TaskEnd.decode(base64.b64decode(status["data"])).alone
+        if client is not None:
+            client.close()

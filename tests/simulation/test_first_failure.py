@@ -71,3 +71,14 @@ def test_collateral_failure_that_ends_job_names_its_cause() -> None:
 
     reason = "worker-0 on agent-1 failed: exit code 1 (collateral: ps-0 has failed: killed by signal 9 (SIGKILL))"
     assert f"{reason}; its restart_policy is never" == world.state.stored.result.reason
+
+
+def test_lone_training_is_part_of_each_result() -> None:
+    """Also if the job fails or is stopped; once, although each task has trained alone."""
+    warning = "; warning: the workers did not train together: worker-1 had no connection to another task; add `"
+    alone = [send.status(name, FAILED, exit_code=1, alone=True) for name in ("worker-1", "worker-0")]
+    for steps in (alone, [send.stop("enough"), *alone]):
+        world = without_tolerance()
+        play(world, *steps)
+        assert 1 == world.state.stored.result.reason.count("did not train together")
+        assert warning in world.state.stored.result.reason

@@ -159,6 +159,14 @@ class Payload:
         replicas = sum(len(addresses.get(job, ())) for job in ("chief", "worker"))
         return self.gpus > 1 or (self.strategy in _MIRRORED and replicas > 1)
 
+    @property
+    def peer_ports(self) -> frozenset[int]:
+        """Ports of all tasks of the cluster, or of the first one if it has no servers."""
+        lists = [_host_list(addresses).split(",") for addresses in self.tf_config.get("cluster", {}).values()]
+        lists.append([self.environment.get("MASTER_PORT", "")])
+        ports = [address.rpartition(":")[2] for addresses in lists for address in addresses]
+        return frozenset(int(port) for port in ports if port.isdigit())
+
     def cluster_variables(self) -> dict[str, str]:
         """Return the variables that describe the task and its cluster."""
         cluster: Mapping[str, Any] = self.tf_config.get("cluster", {})

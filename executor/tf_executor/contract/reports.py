@@ -129,7 +129,7 @@ class TaskEnd:
     error: str = ""
     #: Whether each launch would end in the same way: a missing module, a wrong flag, a command that does not exist.
     cannot_start: bool = False
-    #: Whether the program trained without its peers: it used its library, but nothing listened on the port of rank 0.
+    #: Whether the program trained without its peers: it used its library, but had no connection to one of them.
     alone: bool = False
 
     @property

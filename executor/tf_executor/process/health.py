@@ -66,8 +66,8 @@ def _close(connection: socket.socket) -> None:
 #: Seconds between two readiness probes: the first and the maximum. Most servers start within seconds.
 FIRST_DELAY, MAX_DELAY = 0.1, 5.0
 PROBE_TIMEOUT = 5.0
-#: Seconds between two searches for the port at which peers meet, and searches after which a program trains alone.
-MEETING_INTERVAL, MEETING_SEARCHES = 1.0, 3
+#: Seconds between two searches for a connection to a peer, and searches after which a program trains alone.
+MEETING_INTERVAL, MEETING_SEARCHES = 0.25, 12
 #: Seconds between two samples of the task's processes, and after which a frozen task is reported: the report is due
 #: within 60 s. Shorter waits for a disk are normal.
 SAMPLE_INTERVAL, FREEZE_REPORTED_AFTER = 15.0, 30.0
@@ -91,7 +91,7 @@ class HealthChecks:
         self._on_event = on_event
         self._sample: Callable[[], Sequence[ProcessSample]] = tuple
         self._stopped = threading.Event()
-        #: Whether the program has used its library, but never listened on the port at which peers meet.
+        #: Whether the program has used its library, but had no connection to a peer.
         self.is_alone = False
 
     def stop(self) -> None:
@@ -102,12 +102,12 @@ class HealthChecks:
         """Report Ready when a TensorFlow server answers and `is_own` returns True."""
         self._start("readiness", lambda: self._await_server(address, is_own))
 
-    def watch_meeting(self, listens: Callable[[], bool], uses_library: Callable[[], bool]) -> None:
-        """Note in `is_alone` whether a program that uses its library never listens."""
+    def watch_meeting(self, meets: Callable[[], bool], uses_library: Callable[[], bool]) -> None:
+        """Note in `is_alone` whether a program that uses its library never meets a peer."""
 
         def watch() -> None:
             searches = 0
-            while not listens() and not self._stopped.wait(MEETING_INTERVAL):
+            while not meets() and not self._stopped.wait(MEETING_INTERVAL):
                 searches += searches > 0 or uses_library()
                 self.is_alone = searches >= MEETING_SEARCHES
             self.is_alone &= self._stopped.is_set()

@@ -9,16 +9,18 @@ import socket
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, Sequence
+from typing import Callable, Container, Iterable, Iterator, Sequence
 
 from .tree import read_proc
 
 #: Seconds in which the sockets of a killed process are closed, also on a busy machine.
 CLOSING_SECONDS = 3.0
 _LOOK = 0.05
-#: Columns of /proc/net/tcp, and TCP_LISTEN in hexadecimal (proc(5)).
-_LOCAL, _STATE, _UID, _INODE = 1, 3, 7, 9
-_LISTEN = "0A"
+#: Columns of /proc/net/tcp, and TCP_LISTEN and TCP_ESTABLISHED in hexadecimal (proc(5)).
+_LOCAL, _REMOTE, _STATE, _UID, _INODE = 1, 2, 3, 7, 9
+_LISTEN, _ESTABLISHED = "0A", "01"
+#: Length of an IPv4 address with its port, with which an IPv6 address ends that stands for it.
+_ADDRESS = 13
 
 
 def is_free(port: int) -> bool:
@@ -75,10 +77,18 @@ def is_served_by_others(port: int, own: Iterable[int]) -> bool:
     return bool(_listening(port).difference(*(_open_sockets(Path(f"/proc/{pid}")) for pid in own)))
 
 
-def is_listening(port: int, own: Iterable[int]) -> bool:
-    """Return whether a process of `own` listens on `port`."""
-    listening = _listening(port)
-    return any(listening & set(_open_sockets(Path(f"/proc/{pid}"))) for pid in own)
+def is_connected(port: int, peers: Container[int], own: Iterable[int]) -> bool:
+    """Return whether `own` has a TCP connection at `port`, or to a port of `peers`.
+
+    Connections between processes of `own` do not count.
+    """
+    inodes = {inode for pid in own for inode in _open_sockets(Path(f"/proc/{pid}"))}
+    rows = [each for each in _sockets() if each[_INODE] in inodes and each[_STATE] == _ESTABLISHED]
+    ends = {each[_LOCAL][-_ADDRESS:] for each in rows}
+    return any(
+        (_port(each[_LOCAL]) == port or _port(each[_REMOTE]) in peers) and each[_REMOTE][-_ADDRESS:] not in ends
+        for each in rows
+    )
 
 
 def _listening(port: int) -> set[str]:
@@ -87,10 +97,16 @@ def _listening(port: int) -> set[str]:
 
 def _sockets_at(port: int) -> Iterator[Sequence[str]]:
     """Yield the fields of each open TCP socket at the local port."""
+    return (fields for fields in _sockets() if _port(fields[_LOCAL]) == port and fields[_INODE] != "0")
+
+
+def _sockets() -> Iterator[Sequence[str]]:
     for name in ("tcp", "tcp6"):
-        for fields in map(str.split, read_proc(Path("/proc/net", name)).splitlines()[1:]):
-            if int(fields[_LOCAL].rpartition(":")[2], 16) == port and fields[_INODE] != "0":
-                yield fields
+        yield from map(str.split, read_proc(Path("/proc/net", name)).splitlines()[1:])
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2], 16)
 
 
 def _open_sockets(process: Path) -> Iterator[str]:

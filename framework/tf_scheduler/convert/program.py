@@ -90,8 +90,8 @@ class ProgramFacts:
     data_service: bool = False
     #: All strategies that the program uses.
     strategies: Collection[Strategy] = ()
-    #: Environment variable -> where the program sets it unconditionally, as FILE:LINE.
-    variables: Mapping[str, str] = field(default_factory=dict)
+    #: (`sets` or `removes`, environment variable) -> where the program does it unconditionally, as FILE:LINE.
+    variables: Mapping[tuple[str, str], str] = field(default_factory=dict)
     #: Whether the started file has the `main(server, log_dir, context)` of the original package, and does not call it.
     is_job: bool = False
 
@@ -109,8 +109,8 @@ class _Names:
     optional: set[str] = field(default_factory=set)
     #: Those outside of functions and blocks.
     always: set[str] = field(default_factory=set)
-    #: Environment variable -> first line that sets it, unless a condition reads it.
-    variables: dict[str, int] = field(default_factory=dict)
+    #: (`sets` or `removes`, environment variable) -> first line that does it, unless a condition reads the variable.
+    variables: dict[tuple[str, str], int] = field(default_factory=dict)
     is_job: bool = False
 
 
@@ -125,7 +125,7 @@ def scan(sources: Mapping[str, str]) -> ProgramFacts:
     selects = "tf_keras" in imports or KERAS_2 in texts
     fits = (f"{file}:{each.fit}" for file, each in names_of.items() if each.fit and not selects)
     required = frozenset(name.split(".")[0] for each in names_of.values() for name in each.imports - each.optional)
-    variables = {name: f"{file}:{line}" for file, each in names_of.items() for name, line in each.variables.items()}
+    variables = {key: f"{file}:{line}" for file, each in names_of.items() for key, line in each.variables.items()}
     reads_data = "DATA_SERVICE_ADDRESS" in texts
     # Estimators start the server themselves.
     servers = {Strategy.BETWEEN_GRAPH} if any(name.endswith("train_and_evaluate") for name in names) else set()
@@ -157,9 +157,9 @@ _TRAINERS = re.compile("accelerate|composer|deepspeed|fastai|ignite|lightning|py
 def lone_tasks(options: Mapping[str, Any], facts: ProgramFacts) -> Iterator[Problem]:
     """Yield why tasks may train alone, although the strategy lets them train together."""
     strategy = Strategy(options["service"]["strategy"])
-    for name, where in facts.variables.items():
+    for (verb, name), where in facts.variables.items():
         if setter := setter_of(name, strategy):
-            yield Problem(where, f"sets {name}, which {setter} sets for each task; remove this line")
+            yield Problem(where, f"{verb} {name}, which {setter} sets for each task; remove this line")
     tasks, names = sum(options[name]["count"] for name in ("chief", "worker", "gpu_worker")), strategy.traits.names
     is_used = strategy in facts.strategies or any(map(_TRAINERS.fullmatch, facts.modules))
     if names and tasks > 1 and not is_used:
@@ -190,13 +190,19 @@ def _names(source: str) -> _Names:
         match node:
             case ast.If(test=test):
                 checked |= {each.value for each in ast.walk(test) if isinstance(each, ast.Constant)}
-            case ast.Subscript(value=owner, slice=ast.Constant(value=str(name)), ctx=ast.Store()):
+            case ast.Subscript(value=owner, slice=ast.Constant(value=str(name)), ctx=ast.Store() | ast.Del() as ctx):
                 if _dotted(owner).endswith("environ") and name not in checked:
-                    result.variables.setdefault(name, node.lineno)
+                    verb = "sets" if isinstance(ctx, ast.Store) else "removes"
+                    result.variables.setdefault((verb, name), node.lineno)
+            case ast.Call(func=function, args=[ast.Constant(value=str(name)), *_]) if (
+                call := re.search(r"\b(putenv|unsetenv|environ\.pop)$", _dotted(function))
+            ) and name not in checked:
+                verb = "sets" if call[1] == "putenv" else "removes"
+                result.variables.setdefault((verb, name), node.lineno)
             case ast.Call(func=ast.Attribute(attr="update", value=owner)) if _dotted(owner).endswith("environ"):
                 keys = [key for each in node.args if isinstance(each, ast.Dict) for key in each.keys]
                 names = [each.arg for each in node.keywords] + [getattr(key, "value", "") for key in keys]
-                result.variables |= dict.fromkeys(map(str, names), node.lineno)
+                result.variables |= dict.fromkeys((("sets", str(name)) for name in names), node.lineno)
             case ast.Attribute() | ast.Name():
                 result.names.add(_dotted(node))
             case ast.Constant(value=str(text)):

@@ -204,8 +204,8 @@ MIRRORED = ALONE("multi_worker_mirrored", "MultiWorkerMirroredStrategy", "tf.dis
 DDP = ALONE("pytorch_ddp", "init_process_group", 'torch.distributed.init_process_group("gloo")')
 
 
-def sets(line: int, name: str, setter: str) -> str:
-    return f"train.py:{line}: sets {name}, which {setter} sets for each task; remove this line"
+def sets(line: int, name: str, setter: str, verb: str = "sets") -> str:
+    return f"train.py:{line}: {verb} {name}, which {setter} sets for each task; remove this line"
 
 
 @pytest.mark.parametrize(
@@ -221,11 +221,17 @@ def sets(line: int, name: str, setter: str) -> str:
             "pytorch_ddp",
             "import os\nfrom torch.distributed import init_process_group\nos.environ['MASTER_ADDR'] = 'x'\n"
             "if 'RANK' not in os.environ:\n    os.environ['RANK'] = '0'\nos.environ.setdefault('WORLD_SIZE', '1')\n"
-            "os.environ.update({'MASTER_PORT': '1'}, TF_CONFIG='{}', LR='1')\n",
+            "os.environ.update({'MASTER_PORT': '1'}, TF_CONFIG='{}', LR='1')\n"
+            "os.environ.pop('RANK', None)\nenviron.pop('WORLD_SIZE')\ndel os.environ['LOCAL_RANK']\n"
+            "os.unsetenv('TASK_INDEX')\nos.putenv('JOB_NAME', 'a')\ndata.pop('MASTER_PORT')\n",
             [
                 sets(3, "MASTER_ADDR", "strategy pytorch_ddp"),
                 sets(7, "TF_CONFIG", "the scheduler"),
                 sets(7, "MASTER_PORT", "strategy pytorch_ddp"),
+                sets(9, "WORLD_SIZE", "strategy pytorch_ddp", "removes"),
+                sets(10, "LOCAL_RANK", "strategy pytorch_ddp", "removes"),
+                sets(11, "TASK_INDEX", "the scheduler", "removes"),
+                sets(12, "JOB_NAME", "the scheduler"),
             ],
         ),
     ],

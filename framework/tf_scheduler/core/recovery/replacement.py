@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from tf_executor.contract.reports import Progress
-from tf_executor.contract.states import TaskState, Verdict
+from tf_executor.contract.states import WARNING, TaskState, Verdict
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.core.state.spec_index import TRAINERS, index_of, trains_together
 from tf_scheduler.model.effects import (
@@ -191,8 +191,22 @@ def store_recoveries(
 
 def fail_job(state: SchedulerState, why: str, task: TaskName, now: float) -> Decision:
     """Fail the job because of a task."""
-    failed = ResultDecided(Result(Verdict.FAILED, why, now))
+    failed = ResultDecided(Result(Verdict.FAILED, why + lone_warning(state), now))
     return decide(state, failed, outcomes=(Outcome("JobFailed", why, task, warning=True),))
+
+
+_LONE = f"{WARNING}the workers did not train together"
+
+
+def lone_warning(state: SchedulerState) -> str:
+    """Return the warning about lone training, unless the result has it already."""
+    if state.stored.result is not None and _LONE in state.stored.result.reason:
+        return ""
+    for name in state.stored.tasks:
+        if (status := state.status(name)) is not None and status.end.alone:
+            why = f"{name} had no connection to another task; add `{state.spec.strategy.traits.joins}`"
+            return f"{_LONE}: {why}"
+    return ""
 
 
 def finished_peers(state: SchedulerState, record: TaskRecord) -> list[TaskName]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from enum import Enum
 from functools import partial
 
-from tf_executor.contract.states import WARNING, TaskState, Verdict, assert_never
+from tf_executor.contract.states import TaskState, Verdict, assert_never
 from tf_scheduler.core.launch.secret_tokens import detect_exposure
 from tf_scheduler.core.plans.scheduling import KILL_INTERVAL, PlanView
 from tf_scheduler.core.recovery import reconcile, recover, replacement, startup_timeout
@@ -345,7 +345,7 @@ def _react(state: SchedulerState, change: recover.StatusChange, view: PlanView) 
     warns = status.is_frozen or (status.state.has_ended and status.state not in _AS_WISHED)
     outcome = effects.Outcome("TaskStatus", sentence, record.name, warning=warns)
     if state.stored.result is not None:
-        return decide(state, *_collateral(state.stored.result, record, status, now), outcomes=(outcome,))
+        return decide(state, *_aftermath(state, state.stored.result, change), outcomes=(outcome,))
     if not status.state.has_ended:
         return decide(state, outcomes=(outcome,))
     if status.state is not TaskState.FINISHED:
@@ -367,20 +367,19 @@ def conclude(state: SchedulerState, now: float) -> effects.Decision:
     record = replacement.success(state)
     if record is None:
         return decide(state)
-    sentence = describe(record, state.stored.statuses[record.id])
-    alone = [name for name in state.stored.tasks if (status := state.status(name)) is not None and status.end.alone]
-    if alone:
-        call = state.spec.strategy.traits.joins
-        sentence += f"{WARNING}the workers did not train together: {alone[0]} never listened on its port; add `{call}`"
+    sentence = describe(record, state.stored.statuses[record.id]) + replacement.lone_warning(state)
     return decide(state, effects.ResultDecided(Result(Verdict.SUCCEEDED, sentence, now)))
 
 
-def _collateral(result: Result, record: TaskRecord, status: TaskStatus, now: float) -> tuple[effects.Change, ...]:
-    """Add a task to the result's collateral failures if it fails soon after the job."""
-    soon = now - result.decided_at < COLLATERAL_SECONDS
-    if result.verdict is not Verdict.FAILED or status.state is not TaskState.FAILED or not soon:
-        return ()
-    return (effects.ResultDecided(result.with_collateral(record.name)),)
+def _aftermath(state: SchedulerState, result: Result, change: recover.StatusChange) -> tuple[effects.Change, ...]:
+    """Add a task that fails soon after the job, or has trained alone, to the result."""
+    after = result
+    soon = change.now - result.decided_at < COLLATERAL_SECONDS
+    if result.verdict is Verdict.FAILED and change.status.state is TaskState.FAILED and soon:
+        after = result.with_collateral(change.record.name)
+    if warning := replacement.lone_warning(state):
+        after = replace(after, reason=after.reason + warning)
+    return () if after is result else (effects.ResultDecided(after),)
 
 
 def describe(record: TaskRecord, status: TaskStatus) -> str:

@@ -49,7 +49,9 @@ def test_lone_training_is_part_of_the_reason(alone) -> None:
         status = a_status(record.id, TaskState.FINISHED, alone=alone and record.index == 0)
         state = apply(state, StatusStored(status))
     result = conclude(state, 5.0).state.stored.result
-    warning = "; warning: the workers did not train together: worker-0 never listened on its port; add `torch.distr"
+    warning = (
+        "; warning: the workers did not train together: worker-0 had no connection to another task; add `torch.distr"
+    )
     assert alone == (warning in result.reason)
 
 
