@@ -42,7 +42,7 @@ def _dump(spy: str, pid: int) -> int:
 
 
 def _python_processes() -> Iterator[int]:
-    """Yield the task's processes that run Python: those of its executor in other sessions."""
+    """Yield the task's processes that run Python, in other sessions than this."""
     parents = dict(_parents())
     # The command of a user leads a session of its own; its parent is the executor.
     executor = parents.get(os.getsid(0), 0)

@@ -212,7 +212,7 @@ def test_company_network_is_used_as_pip_does(
     settings: dict[str, str],
     error: str,
 ) -> None:
-    """An index with certificates of the company, behind its proxy; variables of other tools are wrong."""
+    """An index with its certificates, behind its proxy; other variables are wrong."""
     pytest.importorskip("pip")
     made = Certificates.make(tmp_path)
     handler = partial(Index, directory=str(egg.parent.parent))
