@@ -55,7 +55,7 @@ def a_life():
     world = play(MeteredWorld(spec, *agents), send.register(), send.offers(), send.running())
     progress = Progress(1, world.now, 120, 1000, 0.5, 3840, 12.5, 400.0, seconds_left=70.4)
     world.step(ProgressReported(world.id_of("worker-0"), progress))
-    world.step(ProgressReported(world.id_of("chief-0"), replace(progress, loss=float("nan"), total=None)))
+    world.step(ProgressReported(world.id_of("chief-0"), replace(progress, epoch=2, loss=float("nan"), total=None)))
     play(world, send.status("worker-1", TaskState.FAILED, signal=9, message="killed by signal 9"))
     play(world, send.offers(), send.running())
     world.step(EventSkipped("UPDATE", "missing field 'task_id'"))

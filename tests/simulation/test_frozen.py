@@ -28,7 +28,7 @@ def health(world: World) -> tuple[int, list[str]]:
     snapshot = Snapshot(world.state, now=world.now)
     answer = service.health(snapshot, {"verbose": True})
     assert tuple(text for text in answer.body["reasons"] if text != "running") == overview(snapshot).notices
-    return answer.code, answer.body["reasons"]
+    return answer.body["value"], answer.body["reasons"]
 
 
 @pytest.mark.parametrize("spec", [MIRRORED, a_spec()], ids=["multi_worker_mirrored", "parameter_server"])

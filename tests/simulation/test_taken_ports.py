@@ -74,7 +74,7 @@ def test_failed_port_is_not_used_again() -> None:
     assert set() == {address(world, name) for name in ("ps-0", "worker-0", "chief-0")} & set(addresses)
 
 
-@pytest.mark.parametrize("end", [{"signal": 9}, {"signal": 6}, {"exit_code": 143}, {"exit_code": 1}])
+@pytest.mark.parametrize("end", [{"signal": 9}, {"signal": 15}, {"exit_code": 143}, {"exit_code": 1}])
 def test_port_without_listener_is_used_again(end: Any) -> None:
     """The report of the end names no other process, so no port is blamed."""
     world = on_one_agent()

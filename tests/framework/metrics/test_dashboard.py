@@ -83,6 +83,7 @@ def test_dashboard_shows_most_metrics(families) -> None:
         "tensorflow_skipped_events",
         "tensorflow_suppressed",
         "tensorflow_task_statuses",
+        "tensorflow_training_epoch",
         "tensorflow_training_examples",
     } >= set(unseen)
 

@@ -18,6 +18,7 @@ from tf_scheduler.core.state.spec_index import override_of
 from tf_scheduler.model.ids import UnixTime, executor_of
 from tf_scheduler.model.offer import AgentSnapshot
 from tf_scheduler.model.plan import DEPLOY, UPDATE, Plan
+from tf_scheduler.model.redaction import redact_text
 from tf_scheduler.model.resources import UNIT
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
@@ -202,7 +203,9 @@ def overview(snapshot: Snapshot) -> Overview:
         checkpoint_dir=state.spec.checkpoint_dir,
         framework_id=state.stored.framework_id,
         strategy=state.spec.strategy.value,
-        program=next((job.command for job in state.spec.jobs if job.command), getattr(state.spec.program, "name", "")),
+        program=redact_text(
+            next((job.command for job in state.spec.jobs if job.command), getattr(state.spec.program, "name", ""))
+        ),
         started_at=min((item.at for item in state.stored.configurations.values()), default=None),
         plan=plan.name,
         status=plan.status.value,

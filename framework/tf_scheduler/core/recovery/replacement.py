@@ -85,7 +85,7 @@ def unstarted_since(state: SchedulerState, record: TaskRecord) -> float:
 
 def last_report(state: SchedulerState, record: TaskRecord) -> Progress:
     """Return the last report of a launch; an empty one if it has not reported."""
-    return state.process.progress.get(record.id, Progress())
+    return state.process.progress.get(record.id) or Progress()
 
 
 def restart_group(
