@@ -27,16 +27,9 @@ from dcos_command.output import (
     remove_controls,
     render_lines,
 )
-from tf_executor.contract.states import Tone
 
-TONE_STYLES = {
-    Tone.GOOD: "green",
-    Tone.GOING: "green",
-    Tone.BUSY: "cyan",
-    Tone.WAIT: "yellow",
-    Tone.BAD: "red",
-    Tone.NEUTRAL: "",
-}
+from .output import TONE_STYLES
+
 _STYLES = {**{tone.value: style for tone, style in TONE_STYLES.items()}, "dim": "dim", "strong": "bold"}
 
 

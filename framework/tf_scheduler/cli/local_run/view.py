@@ -32,8 +32,7 @@ from tf_executor.contract.text import (
     sparkline,
 )
 from tf_scheduler.api.views.overview import Overview, TaskRow
-from tf_scheduler.cli.common.colour import TONE_STYLES
-from tf_scheduler.cli.common.output import fold_lines
+from tf_scheduler.cli.common.output import TONE_STYLES, fold_lines
 from tf_scheduler.model.spec import JobKind
 
 _SPARK_COUNT = 10
