@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from dcos_command.command import LazyGroup
 from kit.commands import ENVIRONMENT, command_line, run_program
+from tf_scheduler.cli.main import cli
+
+assert isinstance(cli, LazyGroup)
 
 FULL = Path("/dev/full")
 #: Ctrl-C, when the module named first is loaded.
@@ -52,6 +56,14 @@ def test_help_loads_few_modules(option: str) -> None:
     slow = {"http.client", "marshmallow", "rich.console", "dcos_command.client", "tf_scheduler.model.state"}
     assert (0, True) == (ended.returncode, "dcos_command.command" in loaded)
     assert set() == slow & loaded
+
+
+@pytest.mark.parametrize("name", sorted(cli.later))
+def test_each_command_loads_alone(name: str) -> None:
+    """It may not need what another command has imported."""
+    ended = python("-m", "tf_scheduler", name, "--help", stdout=subprocess.DEVNULL)
+
+    assert (0, "") == (ended.returncode, ended.stderr)
 
 
 def test_short_name_does_the_same() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+import dcos_command.service  # noqa: F401 - declares the commands of a service
 from dcos_command.command import COMMANDS, Group, echo, examples
 from dcos_command.output import Table
 from tf_scheduler import __version__
