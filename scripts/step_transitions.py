@@ -59,6 +59,7 @@ TRANSITIONS: Mapping[Status, Mapping[Status, str]] = {
         STARTING: "continued, and the step stops its task immediately",
         STARTED: "its task is up to date again, but is not ready",
         COMPLETE: "forced; or its task is up to date again",
+        DELAYED: "its lost launch answers again, and must end before the relaunch",
         ERROR: "the job has ended before the relaunch",
     },
     DELAYED: {

@@ -86,6 +86,7 @@ def not_in_future(change: effects.Change, spec: ServiceSpec, now: float = math.i
                 replace(
                     item,
                     since=min(item.since, now),
+                    unstarted_since=min(item.unstarted_since, now),
                     ready_at=ready_at,
                     previous_address_until=min(item.previous_address_until, ready_at + waits),
                     failures=tuple(min(at, now) for at in item.failures),
