@@ -17,9 +17,19 @@ from itertools import zip_longest
 from types import FrameType
 from typing import IO, Iterable, Iterator, Sequence, TextIO, Union
 
-from tf_executor.contract.states import tone_of
+from tf_executor.contract.states import Tone, tone_of
 
 from .errors import UsageError
+
+#: Style of a tone on a terminal.
+TONE_STYLES = {
+    Tone.GOOD: "green",
+    Tone.GOING: "green",
+    Tone.BUSY: "cyan",
+    Tone.WAIT: "yellow",
+    Tone.BAD: "red",
+    Tone.NEUTRAL: "",
+}
 
 
 @dataclass(frozen=True)

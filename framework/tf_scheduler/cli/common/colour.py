@@ -13,6 +13,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from dcos_command.output import (
+    TONE_STYLES,
     Block,
     Cell,
     Line,
@@ -27,8 +28,6 @@ from dcos_command.output import (
     remove_controls,
     render_lines,
 )
-
-from .output import TONE_STYLES
 
 _STYLES = {**{tone.value: style for tone, style in TONE_STYLES.items()}, "dim": "dim", "strong": "bold"}
 

@@ -20,7 +20,6 @@ import click
 from dcos_command.command import echo
 from dcos_command.main import plain_screen
 from dcos_command.output import Screen, remove_controls
-from tf_executor.contract.states import Tone
 from tf_scheduler.errors import Problem
 
 from .folders import open_regular
@@ -207,16 +206,6 @@ class OutputTail:
 
 
 # --- screen
-
-
-TONE_STYLES = {
-    Tone.GOOD: "green",
-    Tone.GOING: "green",
-    Tone.BUSY: "cyan",
-    Tone.WAIT: "yellow",
-    Tone.BAD: "red",
-    Tone.NEUTRAL: "",
-}
 
 
 def screen() -> Screen:

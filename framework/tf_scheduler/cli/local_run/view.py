@@ -15,6 +15,7 @@ from rich.console import Group, RenderableType
 from rich.style import Style
 from rich.text import Text
 
+from dcos_command.output import TONE_STYLES
 from dcos_command.service import progress_bar
 from tf_executor.contract.reports import OUTPUT, Progress, format_step
 from tf_executor.contract.states import Activity, tone_of
@@ -32,7 +33,7 @@ from tf_executor.contract.text import (
     sparkline,
 )
 from tf_scheduler.api.views.overview import Overview, TaskRow
-from tf_scheduler.cli.common.output import TONE_STYLES, fold_lines
+from tf_scheduler.cli.common.output import fold_lines
 from tf_scheduler.model.spec import JobKind
 
 _SPARK_COUNT = 10
