@@ -141,3 +141,8 @@ def sparkline(values: Sequence[float | None], width: int) -> str:
     low = min(finite)
     span = (max(finite) / 8 - low / 8) or 1.0  # each part divided: the difference may exceed the largest float
     return "".join(_LEVELS[min(7, int((value / 8 - low / 8) / span * 8))] for value in finite)
+
+
+def printable(text: str) -> str:
+    """Return the text in one line; write other characters as Python does."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
+from tf_executor.contract.text import printable
+
 #: Maximum nodes of a file; YAML aliases can expand to billions.
 MAX_NODES = 20_000
 
@@ -160,8 +162,8 @@ def _joined(path: str, name: str) -> str:
 
 def display_value(node: Any) -> str:
     """Return the value as printable JSON of at most 60 characters."""
-    text = repr(node) if isinstance(node, str) else json.dumps(node, ensure_ascii=False, default=str, skipkeys=True)
-    text = "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+    shown = repr(node) if isinstance(node, str) else json.dumps(node, ensure_ascii=False, default=str, skipkeys=True)
+    text = printable(shown)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

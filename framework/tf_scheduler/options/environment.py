@@ -29,7 +29,7 @@ def template_lines() -> list[str]:
     return [f"{json.dumps(variable_name(option))}: {json.dumps(_tag(option))}" for option in OPTIONS]
 
 
-def changed_variables(environment: Mapping[str, str]) -> dict[str, str]:
+def without_defaults(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables without those of options that have their default."""
     defaults = {variable_name(option): _default_text(option) for option in OPTIONS}
     return {name: text for name, text in environment.items() if text != defaults.get(name)}
@@ -41,7 +41,7 @@ def to_document(environment: Mapping[str, str]) -> dict[str, Any]:
     A malformed value stays text, so that the schema rejects it with the name of the option.
     """
     document: dict[str, Any] = {}
-    changed = changed_variables(environment)
+    changed = without_defaults(environment)
     for option in OPTIONS:
         text = changed.get(variable_name(option))
         if text is not None:

@@ -9,10 +9,10 @@ from kit.mustache import render
 from options_strategies import documents
 from tf_scheduler.errors import OptionsError
 from tf_scheduler.options.environment import (
-    changed_variables,
     template_lines,
     to_document,
     variable_name,
+    without_defaults,
 )
 from tf_scheduler.options.generate import config_schema
 from tf_scheduler.options.load import merge, resolve
@@ -81,11 +81,11 @@ def test_environment_matches_cosmos_rendering() -> None:
 def test_changed_variables_are_enough(document) -> None:
     """The scheduler reads the same options from an app without the defaults."""
     variables = rendered(document)
-    few = changed_variables(variables)
+    few = without_defaults(variables)
 
     assert to_document(variables) == to_document(few)
     assert len(few) < len(variables)
-    assert changed_variables({"OTHER": "", **few}) == {"OTHER": "", **few}
+    assert without_defaults({"OTHER": "", **few}) == {"OTHER": "", **few}
 
 
 def test_option_variables_are_unique() -> None:

@@ -12,7 +12,7 @@ import click
 from dcos_command.command import Group, echo, examples
 from tf_scheduler.cli.common.folders import UserPath, read_bytes
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_switch
-from tf_scheduler.options.environment import changed_variables
+from tf_scheduler.options.environment import without_defaults
 from tf_scheduler.options.load import parse
 from tf_scheduler.package import universe
 from tf_scheduler.package.artefacts import MINIMUM_PYTHON, can_read_vault, scheduler_python
@@ -105,7 +105,7 @@ def render(
     filled = universe.check_and_fill(read_sources(sources), url, digest_of)
     document: dict[str, Any] = {} if options is None else parse(read_bytes(options), str(options))
     app = render_app(filled, document, url, app_id)
-    echo_json({**app, "env": changed_variables(app["env"])} if changed else app)
+    echo_json({**app, "env": without_defaults(app["env"])} if changed else app)
 
 
 @package.command()

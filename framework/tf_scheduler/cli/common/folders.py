@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from tf_executor.contract.text import format_size
+from tf_executor.contract.text import format_size, printable
 from tf_executor.user import keep
 from tf_scheduler.errors import JobError, OptionsError
 
@@ -162,8 +162,7 @@ def kept_files(*checkpoints: Path) -> dict[str, list[dict[str, Any]]]:
 
 def name_and_size(file: Mapping[str, Any]) -> str:
     """Return a text such as `model.keras (1.2 MB)`, in one line."""
-    name = "".join(char if char.isprintable() else repr(char)[1:-1] for char in file["name"])
-    return f"{name} ({format_size(file['bytes'])})"
+    return f"{printable(file['name'])} ({format_size(file['bytes'])})"
 
 
 def folder_size(path: Path) -> int:
