@@ -96,12 +96,15 @@ class _CheckpointCarrier:
         self._thread = threading.Thread(target=self._carry, name="carrier", daemon=True)
         self._thread.start()
 
-    def stop(self, session: int, ending: TaskEnd) -> None:
+    def note_end(self, session: int, ending: TaskEnd) -> None:
+        """Remember how the program ended; the ends of later stages do not count."""
+        code = -(ending.signal or 0) if ending.exit_code is None else ending.exit_code
+        self._end = self._end or f"{session} {code} {'stopped' if self.is_stopping else ''}\n".encode()
+
+    def stop(self) -> None:
         """Report the program's end to the carrier, which then stores what is left."""
         if self._has_ended.is_set():
             return
-        code = -(ending.signal or 0) if ending.exit_code is None else ending.exit_code
-        self._end = f"{session} {code} {'stopped' if self.is_stopping else ''}\n".encode()
         self._has_ended.set()
         with suppress(OSError):
             os.write(self._writer, self._end)
@@ -225,7 +228,9 @@ class TaskProcess:
     def with_evidence(self, event: events.Exited) -> events.Exited:
         """Return `event`; if the program failed, add evidence for the cause."""
         if self._carrier is not None:
-            self._carrier.stop(self._session, event.ending)
+            self._carrier.note_end(self._session, event.ending)
+            if self._carrier.is_stopping:  # else only the stage SAVE, after files were copied into its folder
+                self._carrier.stop()
         is_alone = self._checks.is_alone and (event.ending.exit_code == 0 or self._has_worked())
         event = replace(event, ending=replace(event.ending, alone=is_alone))
         if event.ending.exit_code == 0:
@@ -365,6 +370,7 @@ class TaskProcess:
             error = self.secrets.fetch(self._limits.owner)
         elif stage is Stage.SAVE:
             if self._carrier is not None:
+                self._carrier.stop()
                 self._carrier.join(self._payload.settings.hook_timeout)
         elif self._fence is not None:
             self._fence.start(self._limits.identity)

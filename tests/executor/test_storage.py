@@ -671,6 +671,17 @@ def test_task_stores_its_last_checkpoint_before_it_finishes(start_executor: Any,
     assert checkpoint(5) == content(task("reader").sandbox / "checkpoints")
 
 
+def test_task_stores_kept_files_before_it_finishes(start_executor: Any, tmp_path: Path) -> None:
+    """The upload ended before the copy of files, whose record said that all were kept."""
+    executor = start_executor("task")
+    program = f"{SAVE}\nsave(5)\nfor number in range(2000): open('note-%d' % number, 'w').write('done')"
+    executor.launch('python -c "$CODE"', task="worker-0", keep_files=10**6, **with_code(carried(tmp_path), program))
+    executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING", "TASK_RUNNING", "TASK_FINISHED")
+    stored = tmp_path / "bucket" / "run" / "files"
+    assert 2000 == len(list((stored / "worker-0").iterdir()))
+    assert 2000 == len(json.loads((stored / "worker-0.json").read_text())["kept"])
+
+
 def test_other_users_cannot_read_the_settings(start_executor: Any, tmp_path: Path) -> None:
     """They may have credentials, and the arguments of a process are public."""
     executor = start_executor("task")
