@@ -32,6 +32,7 @@ from tf_executor.contract.advice import (
 from tf_executor.contract.strategies import Strategy
 from tf_executor.contract.text import format_size, pluralize
 from tf_scheduler.cli.common.folders import folder_size, read_bytes, short_path
+from tf_scheduler.cli.common.output import say
 from tf_scheduler.cli.common.programs import (
     MAX_COPY,
     folder_files,
@@ -231,7 +232,7 @@ def load_options(
     for notice in (*find_local_warnings(document, options), *program_warnings(options, path.parent)):
         echo(f"notice: {notice}", err=True)
     for line in _packed_lines(options, path.parent, about):
-        echo(line, err=True)
+        say(line)
     return to_spec(_with_absolute_paths(options, path.parent.resolve()))
 
 

@@ -172,7 +172,7 @@ def test_each_state_is_drawn_whole(gate: Path, options_file: Path) -> None:
     cut = {line for picture in drawings for line in picture if "…" in line and " | " not in line}
     assert set() == cut
     assert not any("COMPLETE" in line or "killed" in line for picture in shown.pictures for line in picture)
-    assert "70 of 70, 100 %, loss 0.01429, accuracy 0.9967" in plain(end), "\n".join(end)
+    assert "70 of 70, 100 %, epoch 6 of 10, loss 0.01429, accuracy 0.9967" in plain(end), "\n".join(end)
     assert f"restart 1: worker-1: {why}, exit code 1, at step 30" in plain(end)
     assert any(address in line for line in failed)
 
@@ -218,8 +218,8 @@ def test_pipe_has_a_time_on_each_line(start_process, gate: Path, options_file: P
     lines += err.splitlines()
     assert 0 == process.returncode
     assert [] == [line for line in lines if not re.match(r"\d\d:\d\d:\d\d \S", line) or "\x1b" in line]
-    assert re.match(r"\S+ mnist: 2 workers, multi_worker_mirrored; logs: /", lines[1])
-    assert re.match(r"\S+ page: http://127\.0\.0\.1:\d+/#token=", lines[2])
+    assert re.match(r"\S+ mnist: 2 workers, multi_worker_mirrored; logs: /", lines[2])
+    assert re.match(r"\S+ page: http://127\.0\.0\.1:\d+/#token=", lines[3])
     assert re.match(r"mnist succeeded in [\d.]+ s", out)
     began = next(number for number, line in enumerate(lines) if " importing" in line)
     gaps = [after - before for before, after in zip(times[began:], times[began + 1 :], strict=False)]
