@@ -133,6 +133,7 @@ def stored_step(s3: S3Server) -> int:
     return int(label.rpartition("-")[2])
 
 
+@pytest.mark.timeout(900)
 def test_training_resumes_from_bucket_on_another_agent(
     start_process: Any, cluster: Any, s3: S3Server, tmp_path: Path
 ) -> None:
