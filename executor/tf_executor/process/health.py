@@ -66,8 +66,9 @@ def _close(connection: socket.socket) -> None:
 #: Seconds between two readiness probes: the first and the maximum. Most servers start within seconds.
 FIRST_DELAY, MAX_DELAY = 0.1, 5.0
 PROBE_TIMEOUT = 5.0
-#: Seconds between two searches for a connection to a peer, and searches after which a program trains alone.
-MEETING_INTERVAL, MEETING_SEARCHES = 0.25, 12
+#: Seconds between two searches for a connection to a peer: the first and the maximum; and searches after which a
+#: program trains alone.
+MEETING_INTERVAL, _MAX_MEETING_INTERVAL, MEETING_SEARCHES = 0.25, 2.0, 12
 #: Seconds between two samples of the task's processes, and after which a frozen task is reported: the report is due
 #: within 60 s. Shorter waits for a disk are normal.
 SAMPLE_INTERVAL, FREEZE_REPORTED_AFTER = 15.0, 30.0
@@ -107,9 +108,11 @@ class HealthChecks:
 
         def watch() -> None:
             searches = 0
-            while not meets() and not self._stopped.wait(MEETING_INTERVAL):
+            pause = MEETING_INTERVAL
+            while not meets() and not self._stopped.wait(pause):
                 searches += searches > 0 or uses_library()
                 self.is_alone = searches >= MEETING_SEARCHES
+                pause = min(MEETING_INTERVAL * max(1, searches / MEETING_SEARCHES), _MAX_MEETING_INTERVAL)
             self.is_alone &= self._stopped.is_set()
 
         self._start("meeting", watch)
