@@ -23,8 +23,13 @@ class Tone(str, Enum):
     NEUTRAL = "asked"
 
 
-#: Before the warning in the reason of a success.
+#: Before the warning in the reason of a result.
 WARNING = "; warning: "
+
+
+def warning_of(reason: str) -> str:
+    """Return the warning in the reason of a result; empty if it has none."""
+    return reason.partition(WARNING)[2]
 
 
 class Verdict(str, Enum):

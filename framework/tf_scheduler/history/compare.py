@@ -58,6 +58,7 @@ def run_results(run: Run) -> dict[str, Any]:
     metrics = {"loss": last.loss, **last.metrics}
     return {
         "state": run.state,
+        **({"warning": run.warning} if run.warning else {}),
         "seconds": run.seconds,
         "seconds_to_first_step": None if run.first_step is None else round(run.first_step, 2),
         "last_step": last.step,

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from tf_executor.contract.reports import Progress, json_number, strict_json
-from tf_executor.contract.states import WARNING
+from tf_executor.contract.states import warning_of
 from tf_scheduler.model.effects import (
     Change,
     Decision,
@@ -131,7 +131,12 @@ class Run:
     @property
     def outcome(self) -> str:
         """The state, and whether its reason has a warning."""
-        return f"{self.state}, warning" if WARNING in self.reason else self.state
+        return f"{self.state}, warning" if self.warning else self.state
+
+    @property
+    def warning(self) -> str:
+        """The warning in the reason; empty if it has none."""
+        return warning_of(self.reason)
 
     @property
     def restarts(self) -> int:

@@ -136,6 +136,12 @@ def test_workers_that_trained_alone_are_a_warning(succeed, run_process, tmp_path
     assert "notice: service.strategy: multi_worker_mirrored, but the program has no MultiWorkerMirroredStr" in error
     assert " succeeded, warning " in succeed("history")
     assert warning in succeed("history", "show", "last")
+    shown = [
+        json.loads(out),
+        *json.loads(succeed("history", "--json")),
+        json.loads(succeed("history", "show", "--json", "last")),
+    ]
+    assert [warning.replace("; warning: ", "")] * 3 == [item["warning"] for item in shown]
     page = (tmp_path / "page.html").read_text()
     assert "succeeded, warning" in page
     assert "did not train together" in page

@@ -183,7 +183,8 @@ def show(run: str, page: Path | None, as_json: bool) -> None:
         write_page(render_page(match), page)
     if str(page) == "-":  # standard output has the page
         return
-    echo_result({**to_json(match), "files": _files(match)}, "\n".join(_run_lines(match)), as_json)
+    value = {**to_json(match), "warning": match.warning, "files": _files(match)}
+    echo_result(value, "\n".join(_run_lines(match)), as_json)
 
 
 @history.command()

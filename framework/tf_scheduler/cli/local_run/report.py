@@ -19,7 +19,7 @@ from mesos_local.cluster import LocalCluster
 from mesos_local.host import ProcessId
 from mesos_local.libmesos.native import VERSION as MESOS
 from tf_executor.contract.reports import Progress, describe_progress
-from tf_executor.contract.states import TaskState, Tone, Verdict
+from tf_executor.contract.states import TaskState, Tone, Verdict, warning_of
 from tf_executor.contract.text import format_duration, format_memory_use, format_number, format_rate
 from tf_executor.user import keep, storage
 from tf_scheduler import __version__
@@ -246,6 +246,7 @@ def build_report(
     return {
         "service": spec.name,
         **outcome,
+        "warning": warning_of(outcome["reason"]),
         "failure": _failure(overview, outcome, cluster, recorded, redactor) if overview else None,
         "seconds": round(seconds, 1),
         "framework_id": overview.framework_id if overview else None,
@@ -272,7 +273,7 @@ def _numbers(folder: RunFolder, service: str) -> Report:
         run = service_run(folder.recording, service, {})
     except JobError:  # nothing was launched
         return {"results": {}, "restarts": []}
-    own = ("state", "seconds")
+    own = ("state", "warning", "seconds")
     return {
         "results": {name: value for name, value in run_results(run).items() if name not in own},
         "restarts": [_restart(run, each) for each in run.restarted],
