@@ -23,7 +23,7 @@ from mesos_local.host import MesosLocalError
 from mesos_local.libmesos.download import check_platform, default_cache
 from mesos_local.record import read_record
 from tf_executor.process.ports import is_free, owner_of
-from tf_scheduler.cli.common.folders import state_home
+from tf_scheduler.cli.common.folders import named_file_type, state_home
 from tf_scheduler.cli.common.options_file import keras_versions, load_document
 from tf_scheduler.cli.common.output import echo_json, screen
 from tf_scheduler.cli.local_run.discovery import resolve_service
@@ -63,13 +63,7 @@ def _valid_master(_context: click.Context, _parameter: click.Parameter, address:
     "doctor --options options.json --master 10.0.0.1:5050",
     "doctor --url http://10.0.0.5:8080 --security",
 )
-@click.option(
-    "--options",
-    "file",
-    type=click.Path(readable=False, path_type=Path),
-    metavar="FILE",
-    help="Options file of the service.",
-)
+@click.option("--options", "file", type=named_file_type, metavar="FILE", help="Options file of the service.")
 @click.option(
     "--master",
     callback=_valid_master,

@@ -29,6 +29,7 @@ from tf_scheduler.cli.common.folders import (
     force_option,
     kept_files,
     name_and_size,
+    named_file_type,
     output_option,
     print_or_write,
     read_bytes,
@@ -248,17 +249,11 @@ def reproduce(run: str, output: Path | None, force: bool, as_json: bool) -> None
 
 @history.command()
 @examples("history add --url http://10.0.0.1:20192", "history add recording.jsonl --options options.json")
-@click.argument("recording", required=False, type=click.Path(readable=False, path_type=Path))
+@click.argument("recording", required=False, type=named_file_type)
 @click.option("--url", default="", metavar="URL", help="Scheduler URL, or DC/OS URL plus /service/NAME.")
 @click.option("--token", default="", metavar="TOKEN", help="API token, if the service requires one.")
 @click.option("--name", default="", metavar="NAME", help="Name of the service. Default: as in the options.")
-@click.option(
-    "--options",
-    "options_file",
-    type=click.Path(readable=False, path_type=Path),
-    metavar="FILE",
-    help="Options file of the service.",
-)
+@click.option("--options", "options_file", type=named_file_type, metavar="FILE", help="Options file of the service.")
 @click.pass_context
 def add(
     context: click.Context, recording: Path | None, url: str, token: str, name: str, options_file: Path | None

@@ -33,7 +33,7 @@ from dcos_command.tasks import page_address, page_of, show_submitted, submit_doc
 from dcos_command.transport import attached_cluster
 from dcos_command.update import TIMEOUT, uninstalled_message, wait_for_end
 from tf_scheduler import __version__
-from tf_scheduler.cli.common.folders import read_bytes, state_home
+from tf_scheduler.cli.common.folders import named_file_type, read_bytes, state_home
 from tf_scheduler.cli.common.options_file import load_document, load_options
 from tf_scheduler.cli.common.output import echo_json, screen
 from tf_scheduler.cli.local_run.discovery import PROGRAM, background_run, check_name, keep_run
@@ -48,12 +48,7 @@ from .run import print_errors, run
 
 @click.command()
 @examples("local install --options options.json")
-@click.option(
-    "--options",
-    type=click.Path(readable=False, path_type=Path),
-    metavar="FILE",
-    help="Options file. Default: a test job.",
-)
+@click.option("--options", type=named_file_type, metavar="FILE", help="Options file. Default: a test job.")
 @click.option("--app-id", metavar="ID", help="Id of the service. Default: the option service.name.")
 @directory_option
 @click.argument("misplaced", nargs=-1, metavar="")
@@ -137,7 +132,7 @@ _POLL_SECONDS = 0.1
 
 @click.command()
 @examples("submit options.json", "submit options.json --detach --set worker.count=4", "submit options.json --local")
-@click.argument("options", type=click.Path(path_type=Path, readable=False), metavar="FILE")
+@click.argument("options", type=named_file_type, metavar="FILE")
 @click.option("--detach", is_flag=True, help="Return when the job is submitted.")
 @settings_option
 @click.option("--local", "here", is_flag=True, help="Run on this machine, even if a DC/OS is attached.")

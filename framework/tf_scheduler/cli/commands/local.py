@@ -25,7 +25,7 @@ from mesos_local.master_api import AgentStatus, ClusterStatus, FrameworkStatus, 
 from mesos_local.network import missing_requirements
 from mesos_local.record import check_unoccupied, read_record
 from tf_executor.process.ports import is_free
-from tf_scheduler.cli.common.folders import UserPath, state_home
+from tf_scheduler.cli.common.folders import UserPath, named_file_type, state_home
 from tf_scheduler.cli.common.output import echo_json, ignore_broken_pipe, json_option, screen
 from tf_scheduler.cli.local_run.advertisements import advertisements
 from tf_scheduler.cli.local_run.ports import claimed_agents
@@ -100,7 +100,7 @@ def prepare(context: click.Context, *, reads_only: bool = False) -> None:
 @click.option(
     "--agents",
     "agents_file",
-    type=click.Path(readable=False, path_type=Path),
+    type=named_file_type,
     help='Agents: JSON list of {"hostname", "resources", "attributes"}. Default: 3 agents, one of them with GPUs.',
 )
 @directory_option

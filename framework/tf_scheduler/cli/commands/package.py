@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import click
 
 from dcos_command.command import Group, echo, examples
-from tf_scheduler.cli.common.folders import UserPath, read_bytes
+from tf_scheduler.cli.common.folders import UserPath, named_file_type, read_bytes
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_switch
 from tf_scheduler.options.environment import without_defaults
 from tf_scheduler.options.load import parse
@@ -78,12 +78,7 @@ def validate(sources: Path, as_json: bool) -> None:
 
 @package.command()
 @examples("package render --options options.json --digests out/artefacts/SHA256SUMS --changed")
-@click.option(
-    "--options",
-    type=click.Path(readable=False, path_type=Path),
-    metavar="FILE",
-    help="Options file. Default: no options.",
-)
+@click.option("--options", type=named_file_type, metavar="FILE", help="Options file. Default: no options.")
 @click.option("--app-id", metavar="ID", help="Id of the app, as in `dcos package install --app-id`.")
 @click.option(
     "--digests",

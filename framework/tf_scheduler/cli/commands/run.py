@@ -23,7 +23,7 @@ from mesos_local.cluster import LocalCluster
 from mesos_local.host import MesosLocalError, PortClaims
 from tf_executor.contract.states import Verdict
 from tf_executor.contract.text import list_names, pluralize
-from tf_scheduler.cli.common.folders import RunFolder, UserPath, short_path
+from tf_scheduler.cli.common.folders import RunFolder, UserPath, named_file_type, short_path
 from tf_scheduler.cli.common.options_file import load_document, load_options, unpacked_hint
 from tf_scheduler.cli.common.output import echo_json, folded, json_switch, say
 from tf_scheduler.cli.local_run.fitting import adapt_sizes, check_feasible, notice_of_checkpoints, notice_of_gpus
@@ -53,12 +53,9 @@ _AGENT_FLAGS = {"recovery_timeout": "10secs"}
 
 @click.command()
 @examples("local run examples/digits/options.json", "local run options.json --set worker.count=4 --timeout 600")
-@click.argument("options", type=click.Path(path_type=Path, readable=False))
+@click.argument("options", type=named_file_type)
 @click.option(
-    "--agents",
-    type=click.Path(path_type=Path, readable=False),
-    metavar="FILE",
-    help="Agents: JSON list of {hostname, resources, attributes}.",
+    "--agents", type=named_file_type, metavar="FILE", help="Agents: JSON list of {hostname, resources, attributes}."
 )
 @directory_option
 @click.option("--timeout", type=FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop the job after SECONDS.")

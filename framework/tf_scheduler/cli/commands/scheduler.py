@@ -17,7 +17,7 @@ import click
 
 from tf_executor.contract.http import HttpClient, NoReplyError
 from tf_scheduler import __version__
-from tf_scheduler.cli.common.folders import read_bytes
+from tf_scheduler.cli.common.folders import named_file_type, read_bytes
 from tf_scheduler.errors import JobError, SchedulerError
 from tf_scheduler.logging_setup import handle_signals_in_thread
 from tf_scheduler.mesos.registration import LostFrameworks
@@ -47,11 +47,7 @@ def scheduler() -> None:
 
 @scheduler.command()
 @click.option(
-    "--options",
-    "file",
-    type=click.Path(readable=False, path_type=Path),
-    metavar="FILE",
-    help="Options file, instead of environment variables.",
+    "--options", "file", type=named_file_type, metavar="FILE", help="Options file, instead of environment variables."
 )
 @click.option(
     "--reset",

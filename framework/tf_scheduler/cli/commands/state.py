@@ -19,7 +19,7 @@ import dcos_command.service  # noqa: F401 - declares the commands of a service
 from dcos_command.command import COMMANDS, Group, echo, examples
 from dcos_command.output import Table
 from tf_scheduler import __version__
-from tf_scheduler.cli.common.folders import UserPath, write_private
+from tf_scheduler.cli.common.folders import UserPath, file_type, write_private
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, screen
 from tf_scheduler.errors import JobError, NotRunningError
 from tf_scheduler.service.store import acquire_leadership, open_store, state_file
@@ -99,7 +99,7 @@ def export(address: str, service: str, output: Path, force: bool) -> None:
 @state.command(name="import")
 @examples("state import zk://master.mesos:2181 backup.json --replace")
 @address_argument
-@click.argument("file", type=click.Path(readable=False, allow_dash=True, path_type=Path))
+@click.argument("file", type=file_type)
 @click.option("--service", metavar="NAME", help="Name of the service. Default: as in FILE.")
 @click.option("--replace", is_flag=True, help="Replace the whole stored state of the service.")
 @json_option

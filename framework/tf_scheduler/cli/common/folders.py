@@ -185,6 +185,8 @@ def has_containers(directory: Path | None = None) -> bool:
 # --- files of options
 
 file_type = click.Path(allow_dash=True, readable=False, path_type=Path)
+#: Without `-` for standard input.
+named_file_type = click.Path(readable=False, path_type=Path)
 output_option = click.option(
     "-o", "--output", type=UserPath(dir_okay=False), help="File to write. Default: standard output."
 )
