@@ -30,6 +30,7 @@ from tf_scheduler.mesos.outbox import MAX_CALLS, MAX_UNANSWERED, RESUBSCRIBE_INT
 from tf_scheduler.model.plan import PlanKind, Verb
 from tf_scheduler.model.spec import ADDRESS_DEPENDENTS, JobKind
 from tf_scheduler.model.task import Cause
+from tf_scheduler.options.schema.document import OPTIONS
 
 HOME = Path(__file__).resolve().parent.parent
 DOCS = HOME / "docs"
@@ -245,9 +246,25 @@ def exit_codes(command: click.Command) -> str:
 # migration
 
 
+#: Arguments of TonY's command line, which are not in tony.xml.
+TONY_ARGUMENTS = (
+    Row("--executes, --task_params", ("service.command",), "`convert --command 'python train.py --steps 1000'`"),
+    Row("--src_dir", ("service.job_url",), "pack the folder as zip or tgz and set the address of this archive"),
+    Row("--python_venv, --python_binary_path", ("service.python",), "a path on the agents, or runtime:NAME"),
+    Row("--container_env, --shell_env", ("service.environment",), ""),
+    Row("--hdfs_classpath", (), tony.OF_HADOOP),
+)
+#: Options of beta-tensorflow that have changed; all other options keep name, type and default.
+BETA_ROWS = (
+    Row("ps", ("parameter_server.count",), "former name of the section, before the first release"),
+    *(Row(f"parameter_server.{name}, worker.{name}, gpu_worker.{name}", (), why) for name, why in beta.IGNORED.items()),
+)
+
+
 def migration_tables() -> Mapping[str, str]:
     """Return the tables in Markdown by name."""
     prefixes = (Row(f"{prefix}*", (), why) for prefix, why in tony.PREFIXES.items())
+    obsolete = ((f"`{option}`", why) for option in OPTIONS if (why := option.metadata("obsolete")))
     jobs = (Row(f"tony.JOB.{row.source}", row.to, row.note) for row in tony.JOB_ROWS)
     return {
         "tfjob": _mapping(tfjob.ROWS),
@@ -256,11 +273,9 @@ def migration_tables() -> Mapping[str, str]:
         "tony": _mapping(tony.ROWS),
         "tony-job": _mapping(jobs),
         "tony-rest": _mapping(prefixes),
-        "tony-arguments": _mapping(tony.ARGUMENTS),
-        "beta": _mapping(beta.ROWS),
-        "beta-obsolete": _table(
-            ("option", "why it has no effect"), ((f"`{a}`", b) for a, b in beta.obsolete_options())
-        ),
+        "tony-arguments": _mapping(TONY_ARGUMENTS),
+        "beta": _mapping(BETA_ROWS),
+        "beta-obsolete": _table(("option", "why it has no effect"), obsolete),
     }
 
 

@@ -8,24 +8,13 @@ from typing import Any
 from tf_scheduler.options.schema.document import OPTIONS
 from tf_scheduler.options.schema.jobs import JOBS
 
-from .tables import Action, Note, Row, SetOption
+from .tables import Action, Note, SetOption
 
 #: Sections of other versions of the package -> current names.
 RENAMED = {"ps": "parameter_server"}
 _PORTWORX = "volumes of Portworx are not supported; store permanent files in service.checkpoint_dir"
 #: Options of the Portworx clone.
 IGNORED = {"portworx_volume_name": _PORTWORX, "portworx_volume_options": _PORTWORX}
-
-#: Rows of docs/how-to/migrate; all other options keep name, type and default.
-ROWS = (
-    Row("ps", ("parameter_server.count",), "former name of the section, before the first release"),
-    *(Row(f"parameter_server.{name}, worker.{name}, gpu_worker.{name}", (), why) for name, why in IGNORED.items()),
-)
-
-
-def obsolete_options() -> list[tuple[str, str]]:
-    """Return the options that are accepted but have no effect, each with the reason."""
-    return [(str(option), option.metadata("obsolete")) for option in OPTIONS if option.metadata("obsolete")]
 
 
 def convert(document: Mapping[str, Any], _program: str) -> Iterator[Action]:

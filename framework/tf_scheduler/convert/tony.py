@@ -54,14 +54,6 @@ PREFIXES = {
     "hadoop.": OF_HADOOP,
     "dfs.": OF_HADOOP,
 }
-#: Arguments of TonY's command line, for docs/how-to/migrate only.
-ARGUMENTS = (
-    Row("--executes, --task_params", ("service.command",), "`convert --command 'python train.py --steps 1000'`"),
-    Row("--src_dir", ("service.job_url",), "pack the folder as zip or tgz and set the address of this archive"),
-    Row("--python_venv, --python_binary_path", ("service.python",), "a path on the agents, or runtime:NAME"),
-    Row("--container_env, --shell_env", ("service.environment",), ""),
-    Row("--hdfs_classpath", (), OF_HADOOP),
-)
 
 
 SECTIONS = {"chief": "chief", "worker": "worker", "ps": "parameter_server", "evaluator": "evaluator"}

@@ -61,10 +61,10 @@ _OPTIONAL: Mapping[str, Shape] = {
 }
 
 
-def _resource(url: Shape) -> dict[str, Any]:
+def _resource() -> dict[str, Any]:
     digest = _object({"algo": {"enum": ["sha256"]}, "value": _TEXT})
     digests = {"type": "array", "minItems": 1, "items": digest}
-    binary = _object({"url": url, "kind": {"enum": ["executable", "zip"]}, "contentHash": digests})
+    binary = _object({"url": _TEXT, "kind": {"enum": ["executable", "zip"]}, "contentHash": digests})
     platform = _object({"x86-64": binary})
     platforms = {**_object(linux=platform, darwin=platform, windows=platform), "minProperties": 1}
     icons: dict[str, Shape] = {f"icon-{size}": _TEXT for size in ("small", "medium", "large")}
@@ -78,15 +78,7 @@ def _resource(url: Shape) -> dict[str, Any]:
 #: package.json, packaging version 4.0.
 PACKAGE_SHAPE: Shape = _object(_REQUIRED, **_OPTIONAL)
 #: resource.json in package/, before the build fills in its addresses.
-RESOURCE_SHAPE: Shape = _resource(_TEXT)
-#: One package of a repository document.
-ENTRY_SHAPE: Shape = _object(
-    {**_REQUIRED, "releaseVersion": {"type": "integer", "minimum": 0}},
-    **_OPTIONAL,
-    config={},
-    resource=_resource(_URL),
-    marathon=_object({"v2AppMustacheTemplate": {"type": "string", "pattern": "^[A-Za-z0-9+/]+={0,2}$"}}),
-)
+RESOURCE_SHAPE: Shape = _resource()
 
 
 # --- app_rules

@@ -2,12 +2,13 @@
 
 import pytest
 
-from tf_scheduler.convert import beta, pod, tfjob, tony
+from generate_docs import BETA_ROWS, TONY_ARGUMENTS
+from tf_scheduler.convert import pod, tfjob, tony
 from tf_scheduler.options.schema.document import OPTIONS
 
 ROWS = [
     *(row for rows in (tfjob.ROWS, tfjob.OLDER_ROWS, pod.ROWS) for row in rows),
-    *(row for rows in (tony.ROWS, tony.JOB_ROWS, tony.ARGUMENTS, beta.ROWS) for row in rows),
+    *(row for rows in (tony.ROWS, tony.JOB_ROWS, TONY_ARGUMENTS, BETA_ROWS) for row in rows),
 ]
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tf_scheduler.package import universe
 from tf_scheduler.package.render import mismatches
-from tf_scheduler.package.sources import FILES, PACKAGE_FOLDER, read_sources, repository_entry
-from tf_scheduler.package.validate import ENTRY_SHAPE, PACKAGE_SHAPE, RESOURCE_SHAPE, app_problems, validate
+from tf_scheduler.package.sources import FILES, PACKAGE_FOLDER, read_sources
+from tf_scheduler.package.validate import PACKAGE_SHAPE, RESOURCE_SHAPE, app_problems, validate
 
 SOURCES = universe.check_and_fill(read_sources())
 
@@ -211,11 +211,3 @@ def test_package_schema_agrees_with_universe(fits, document) -> None:
 def test_resource_schema_agrees_with_universe(fits, document) -> None:
     """Property: both accept or both refuse."""
     assert bool(fits(document, "universe/v3-resource-schema.json")) == bool(mismatches(document, RESOURCE_SHAPE))
-
-
-@given(mutants({**repository_entry(SOURCES), "config": {"type": "object"}}))
-def test_entry_schema_agrees_with_universe(fits, document) -> None:
-    """Property: both accept or both refuse."""
-    theirs = fits({"packages": [document]}, "universe/v4-repo-schema.json")
-
-    assert bool(theirs) == bool(mismatches(document, ENTRY_SHAPE))
