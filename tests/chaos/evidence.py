@@ -96,7 +96,7 @@ def accuracy(said: Iterable[Said]) -> float | None:
 
 
 def read(lines: Iterable[Mapping[str, Any]]) -> Record:
-    """Parse lines of a recording, see tf_scheduler.history.model."""
+    """Parse lines of a recording, see tf_scheduler.history.record."""
     kept = list(lines)
     # It is printed after some epochs, not after each.
     steps = gcd(*(line["step"] for line in kept if "progress" in line and line.get("step")))

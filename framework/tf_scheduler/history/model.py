@@ -1,29 +1,16 @@
-"""A run: results, stored form, and lines of its recording. Times are Unix times."""
+"""A run: results and stored form. Times are Unix times."""
 
 from __future__ import annotations
 
-import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from statistics import median
 from typing import Any
 
-from tf_executor.contract.reports import Progress, json_number, strict_json
+from tf_executor.contract.reports import Progress, json_number
 from tf_executor.contract.states import warning_of
-from tf_scheduler.model.effects import (
-    Change,
-    Decision,
-    FrameworkRegistered,
-    RecoveryDecided,
-    ResultDecided,
-    StatusStored,
-    TaskLaunched,
-)
-from tf_scheduler.model.events import Event, ProgressReported
-from tf_scheduler.model.resources import Resource
-from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import is_own_cause
 
 #: Version of the JSON form; unknown fields of other versions are ignored.
@@ -270,79 +257,3 @@ def known_fields(kind: type[Any], document: Mapping[str, Any]) -> dict[str, Any]
     """Return the values of a JSON object that are fields of a dataclass."""
     names = {item.name for item in fields(kind)}
     return {name: value for name, value in document.items() if name in names}
-
-
-Line = dict[str, Any]
-
-
-def recording_lines(event: Event, decision: Decision, now: float) -> Iterator[Line]:
-    """Return the lines that a decision adds to the recording, in order.
-
-    Lines are only appended, so that a restarted scheduler neither loses nor repeats a line.
-    """
-    for change in decision.changes:
-        yield from ({"t": now, **line} for line in _change(change))
-        if isinstance(change, FrameworkRegistered) and not change.removed:
-            begun = min((item.at for item in decision.state.stored.configurations.values()), default=now)
-            yield {"t": now, "framework": change.framework_id, "since": begun}
-    if isinstance(event, ProgressReported) and event.progress.is_of_training:
-        yield from _progress(event, decision.state, now)
-    for outcome in decision.outcomes:
-        if outcome.warning:
-            yield {"t": now, "warning": outcome.message}
-
-
-def encode_line(line: Mapping[str, Any]) -> str:
-    """Encode a line of JSON; non-finite numbers become null."""
-    return json.dumps(strict_json(line), separators=(",", ":"), allow_nan=False) + "\n"
-
-
-def decode_line(text: str) -> dict[str, Any] | None:
-    """Decode a line; None if invalid."""
-    try:
-        line = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return line if isinstance(line, dict) else None
-
-
-def _change(change: Change) -> Iterator[Line]:
-    if isinstance(change, TaskLaunched):
-        record = change.record
-        yield {
-            "launched": record.id,
-            "task": record.name,
-            "generation": record.generation,
-            "agent": record.hostname,
-            "address": record.address,
-            "at": record.launched_at,
-            **{name: _total(record.resources, name) for name in ("cpus", "mem", "gpus")},
-        }
-    elif isinstance(change, StatusStored):
-        status = change.status
-        yield {
-            "status": status.id,
-            "state": status.state.label,
-            "ended": status.state.has_ended,
-            "message": status.message,
-            "exit_code": status.end.exit_code,
-            # Time of the status and readiness; 0 and None if unknown.
-            "said": status.timestamp,
-            "healthy": status.healthy,
-        }
-    elif isinstance(change, RecoveryDecided):
-        yield {"replaced": change.recovery.launch, "why": change.recovery.why}
-    elif isinstance(change, ResultDecided):
-        yield {"result": change.result.verdict.value, "reason": change.result.sentence}
-
-
-def _progress(event: ProgressReported, state: SchedulerState, now: float) -> Iterator[Line]:
-    task = next((record.name for record in state.stored.tasks.values() if record.id == event.task_id), None)
-    if task is None:
-        return
-    yield {"t": now, "progress": task, **point_json(event.progress)}
-
-
-def _total(resources: tuple[Resource, ...], name: str) -> float:
-    """Return the total of a resource, whose values are stored in thousandths."""
-    return sum(entry.value for entry in resources if entry.name == name and isinstance(entry.value, int)) / 1000

@@ -1,148 +1,36 @@
-"""Record the decisions of a scheduler in a file, and read recordings back."""
+"""Recordings: lines of JSON by `history.recorder`, and the runs they describe."""
 
 from __future__ import annotations
 
 import hashlib
-import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from tf_executor.contract.reports import Progress, drop_other_count
+from tf_executor.contract.reports import Progress, drop_other_count, strict_json
 from tf_executor.contract.text import downsample
 from tf_scheduler.errors import JobError
-from tf_scheduler.model.effects import (
-    Change,
-    Decision,
-    FrameworkRegistered,
-    RecoveryDecided,
-    StatusStored,
-    TaskLaunched,
-)
-from tf_scheduler.model.events import Event, ProgressReported, Tick
-from tf_scheduler.model.ids import TaskName
-from tf_scheduler.model.state import SchedulerState
-from tf_scheduler.model.task import TrainingCurve
 
 from . import model
 
-log = logging.getLogger(__name__)
-
-#: Maximum size of a recording in bytes; progress may use half of it.
-MAX_BYTES = 8_000_000
-#: Minimum seconds between two progress points of a task.
-INTERVAL = 0.5
-#: The same as a share of the time since the first progress, for one task.
-_SHARE = 0.001
-#: Tasks whose curves have the same resolution in runs of many tasks.
-_LEADERS = ("chief-0", "worker-0")
-#: Maximum characters of a message.
-_MAX_TEXT = 2_000
+Line = dict[str, Any]
 
 
-class Recorder:
-    """Observer that writes the recording. Called in the runner's thread.
-
-    A write error is logged once and never stops the scheduler; later lines are written when the file is writable again.
-    """
-
-    def __init__(self, path: Path, clock: Callable[[], float], most_bytes: int = MAX_BYTES) -> None:
-        self._path, self._clock, self._most = path, clock, most_bytes
-        #: Task -> time of its first progress, and from which the next one is due; and the progress that was not due.
-        self._begun: dict[str, float] = {}
-        self._next: dict[str, float] = {}
-        self._held: dict[str, model.Line] = {}
-        self._failed = False
-        #: Whether the file may end with an incomplete line.
-        self._torn = False
-
-    def __call__(self, event: Event, decision: Decision) -> None:
-        lines = list(self._due(model.recording_lines(event, decision, self._clock()), decision.state))
-        for is_progress in (True, False):
-            text = "".join(model.encode_line(_short(line)) for line in lines if ("progress" in line) == is_progress)
-            if text:
-                self._append(text)
-
-    def resume(self, state: SchedulerState, curves: Mapping[TaskName, TrainingCurve] | None = None) -> None:
-        """Record changes that the previous scheduler stored but did not record.
-
-        In a new sandbox, the recording is new, and begins with the stored `curves`.
-        """
-        written = self._written()
-        self._torn = bool(written) and not written.endswith("\n")
-        recorded = {_key(line) for line in map(model.decode_line, written.splitlines()) if line is not None}
-        lines = model.recording_lines(Tick(), Decision(state, tuple(_stored(state))), self._clock())
-        if text := "".join(model.encode_line(_short(line)) for line in lines if _key(line) not in recorded):
-            self._append(text)
-        if '"progress"' not in written and (
-            text := "".join(map(model.encode_line, _stored_progress(state, curves or {})))
-        ):
-            self._append(text)
-
-    def _written(self) -> str:
-        try:
-            return self._path.read_text(errors="replace")
-        except OSError:
-            return ""  # the next write reports an error
-
-    def _append(self, text: str) -> None:
-        try:
-            with self._path.open("a") as file:
-                size = file.tell()
-                if size + len(text) <= (self._most // 2 if '"progress"' in text else self._most):
-                    file.write(f"\n{text}" if self._torn else text)
-            self._failed = self._torn = False
-        except OSError as error:
-            if not self._failed:
-                log.warning("the history of this run is not recorded: %s: %s", self._path, error.strerror)
-            self._failed = self._torn = True
-
-    def _due(self, lines: Iterable[model.Line], state: SchedulerState) -> Iterator[model.Line]:
-        """Yield the lines to write: progress at a limited rate, but always the last one."""
-        for line in lines:
-            if "progress" in line:
-                task, now = line["progress"], line["t"]
-                status = state.status(task)
-                # The message and the status of the end may arrive in any order.
-                if now < self._next.get(task, 0.0) and not (status is not None and status.state.has_ended):
-                    self._held[task] = line
-                    continue
-                self._held.pop(task, None)
-                # The progress of many days and of many tasks fits into the file.
-                elapsed, tasks = now - self._begun.setdefault(task, now), len(self._begun)
-                self._next[task] = now + max(INTERVAL, elapsed * _SHARE * (1 if task in _LEADERS else tasks))
-            elif line.get("ended") or "result" in line:
-                yield from self._held.values()
-                self._held.clear()
-            yield line
+def encode_line(line: Mapping[str, Any]) -> str:
+    """Encode a line of JSON; non-finite numbers become null."""
+    return json.dumps(strict_json(line), separators=(",", ":"), allow_nan=False) + "\n"
 
 
-def _stored(state: SchedulerState) -> Iterator[Change]:
-    """Yield the changes that produce the stored state."""
-    if state.stored.framework_id is not None:
-        yield FrameworkRegistered(state.stored.framework_id)
-    yield from map(TaskLaunched, state.stored.tasks.values())
-    yield from map(StatusStored, state.stored.statuses.values())
-    yield from map(RecoveryDecided, state.stored.recoveries.values())
-
-
-def _stored_progress(state: SchedulerState, curves: Mapping[TaskName, TrainingCurve]) -> Iterator[model.Line]:
-    """Yield recording lines for stored curves, with the times of the reports."""
-    for name, curve in curves.items():
-        record = state.stored.tasks.get(name)
-        if record is not None:
-            for point in curve.points:
-                yield from model.recording_lines(ProgressReported(record.id, point), Decision(state), point.time)
-
-
-def _key(line: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(line.get(name) for name in ("launched", "status", "state", "healthy", "replaced", "framework"))
-
-
-def _short(line: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value[:_MAX_TEXT] if isinstance(value, str) else value for name, value in line.items()}
+def decode_line(text: str) -> dict[str, Any] | None:
+    """Decode a line; None if invalid."""
+    try:
+        line = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return line if isinstance(line, dict) else None
 
 
 #: Maximum points of a curve and maximum warnings of a run.
@@ -163,7 +51,7 @@ def read_recording(path: Path, run: model.Run = _NO_RUN) -> model.Run:
         text = path.read_text(errors="replace")
     except FileNotFoundError:
         return run
-    return fold_lines((line for line in map(model.decode_line, text.splitlines()) if line is not None), run)
+    return fold_lines((line for line in map(decode_line, text.splitlines()) if line is not None), run)
 
 
 def fold_lines(lines: Iterable[Mapping[str, Any]], run: model.Run = _NO_RUN) -> model.Run:
@@ -233,9 +121,7 @@ def service_run(path: Path, name: str, options: Mapping[str, Any]) -> model.Run:
         raise JobError(f"{path}: {error.strerror}") from error
     try:
         lines = [
-            line
-            for line in map(model.decode_line, text.splitlines())
-            if line and isinstance(line.get("t"), int | float)
+            line for line in map(decode_line, text.splitlines()) if line and isinstance(line.get("t"), int | float)
         ]
         return _identified(fold_lines(lines), lines, name, options)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:  # JSON, but not a scheduler's

@@ -26,7 +26,7 @@ from tf_scheduler.core.framework import removal_message, reset_reason
 from tf_scheduler.core.launch.secret_tokens import secrets_due, token_matches
 from tf_scheduler.core.scheduler import handle, next_deadline, restored_progress
 from tf_scheduler.errors import JobError, OptionsError, Problem, SchedulerError
-from tf_scheduler.history.record import Recorder
+from tf_scheduler.history.recorder import Recorder
 from tf_scheduler.mesos.agent_files import AgentFiles
 from tf_scheduler.mesos.client import MesosDriver
 from tf_scheduler.mesos.fetch_errors import FetchErrors

@@ -23,7 +23,8 @@ from tf_scheduler.cli import start
 from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.cli.local_run.installed import InstalledService
 from tf_scheduler.history.database import RunDatabase, SharedRuns
-from tf_scheduler.history.model import encode_line, to_json
+from tf_scheduler.history.model import to_json
+from tf_scheduler.history.record import encode_line
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import mask_options
 

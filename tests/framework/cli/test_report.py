@@ -12,7 +12,7 @@ from tf_scheduler.api.views.overview import Overview, TaskRow
 from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.cli.local_run.follow import FollowResult, OutputFollower, OutputRedactor
 from tf_scheduler.cli.local_run.report import build_report, summary_lines
-from tf_scheduler.history.model import encode_line
+from tf_scheduler.history.record import encode_line
 from tf_scheduler.logging_setup import SecretRedactor
 from tf_scheduler.model.secrets import SecretSpec
 

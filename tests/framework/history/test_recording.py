@@ -12,8 +12,9 @@ from tf_executor.contract.reports import EVENT_FILES, OUTPUT, REPORT, Progress, 
 from tf_executor.contract.states import TaskState
 from tf_scheduler.api.http.backend import CurveRecorder
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.history.model import encode_line, recording_lines, speed_of
-from tf_scheduler.history.record import Recorder, fold_lines, read_recording, service_run
+from tf_scheduler.history.model import speed_of
+from tf_scheduler.history.record import encode_line, fold_lines, read_recording, service_run
+from tf_scheduler.history.recorder import Recorder, recording_lines
 from tf_scheduler.model.effects import (
     Decision,
     FrameworkRegistered,
