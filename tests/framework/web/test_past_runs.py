@@ -18,8 +18,8 @@ from kit.browser import CONTRAST, SMALL
 from kit.commands import command_line, processes, request
 from runs import T0, a_point, a_run
 from tf_scheduler.cli.common.folders import RunFolder
+from tf_scheduler.cli.common.past_runs import run_database
 from tf_scheduler.cli.local_run.advertisements import advertise
-from tf_scheduler.cli.local_run.report import run_database
 from tf_scheduler.cli.local_run.runs_page import serve_past_runs
 from tf_scheduler.history.database import SharedRuns
 

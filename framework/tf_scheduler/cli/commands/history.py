@@ -35,8 +35,8 @@ from tf_scheduler.cli.common.folders import (
     read_bytes,
 )
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, screen
+from tf_scheduler.cli.common.past_runs import environment_of, past_runs, run_database, write_page
 from tf_scheduler.cli.local_run.discovery import fetch_run, resolve_service
-from tf_scheduler.cli.local_run.report import environment_of, past_runs, run_database, write_page
 from tf_scheduler.errors import JobError, OptionsError
 from tf_scheduler.history.compare import (
     ValueDifference,

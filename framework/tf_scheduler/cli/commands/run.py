@@ -26,6 +26,7 @@ from tf_executor.contract.text import list_names, pluralize
 from tf_scheduler.cli.common.folders import RunFolder, UserPath, named_file_type, short_path
 from tf_scheduler.cli.common.options_file import load_document, load_options, unpacked_hint
 from tf_scheduler.cli.common.output import echo_json, folded, json_switch, say
+from tf_scheduler.cli.common.past_runs import check_page
 from tf_scheduler.cli.local_run.fitting import adapt_sizes, check_feasible, notice_of_checkpoints, notice_of_gpus
 from tf_scheduler.cli.local_run.follow import (
     ALL,
@@ -41,7 +42,7 @@ from tf_scheduler.cli.local_run.follow import (
     run_scheduler,
 )
 from tf_scheduler.cli.local_run.ports import claimed_agents
-from tf_scheduler.cli.local_run.report import Report, build_report, check_page, finish_run, start_run, summary_lines
+from tf_scheduler.cli.local_run.report import Report, build_report, finish_run, start_run, summary_lines
 from tf_scheduler.errors import JobError, NotRunningError, OptionsError, SchedulerError
 from tf_scheduler.model.spec import ServiceSpec
 

@@ -69,7 +69,7 @@ def fetch_run(service: ServiceClient) -> Run:
 
 def keep_run(service: ServiceClient) -> None:
     """Add the run of a service on DC/OS to the history; print errors, never raise."""
-    from .report import run_database  # most commands need no history
+    from tf_scheduler.cli.common.past_runs import run_database  # most commands need no history
 
     try:
         run = fetch_run(service)
@@ -237,7 +237,7 @@ def last_result(name: str) -> Mapping[str, Any] | None:
 
 def _missing_result(run_id: str) -> Mapping[str, Any]:
     """Return the result of a run that stored none; a starting run has no verdict."""
-    from .report import LOST, run_database  # most commands need no history
+    from tf_scheduler.cli.common.past_runs import LOST, run_database  # most commands need no history
 
     try:
         run = run_database().find(run_id)
@@ -256,7 +256,7 @@ class RunLogs(ServiceClient):
     @classmethod
     def of(cls, name: str) -> RunLogs:
         """Return the logs of the run that `history` finds by `name`. Raises CommandError."""
-        from .report import run_database  # most commands need no history
+        from tf_scheduler.cli.common.past_runs import run_database  # most commands need no history
 
         try:
             run = run_database().find(name)

@@ -417,9 +417,8 @@ class _Supervisor:
 
     def _forget(self) -> None:
         # Imported late, because few commands need them.
+        from tf_scheduler.cli.common.past_runs import run_database
         from tf_scheduler.service.options import recorded_run
-
-        from .report import run_database
 
         with suppress(JobError, OptionsError, OSError):  # nothing was launched, or the history cannot be written
             options = resolve(json.loads((self._service.folder / "scheduler.json").read_text()))

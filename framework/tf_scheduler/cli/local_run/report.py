@@ -3,41 +3,39 @@
 from __future__ import annotations
 
 import re
-import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from dcos_command.command import echo
 from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from mesos_local.host import ProcessId
-from mesos_local.libmesos.native import VERSION as MESOS
 from tf_executor.contract.reports import Progress, describe_progress
 from tf_executor.contract.states import TaskState, Tone, Verdict, warning_of
 from tf_executor.contract.text import format_duration, format_memory_use, format_number, format_rate
 from tf_executor.user import keep, storage
-from tf_scheduler import __version__
 from tf_scheduler.api.views.overview import Overview, TaskRow
 from tf_scheduler.cli.common.folders import (
     LOG_FILES,
-    LOST_REASON,
     RunFolder,
     folder_size,
-    history_file,
     kept_files,
     name_and_size,
     short_path,
 )
 from tf_scheduler.cli.common.output import LAUNCHER_LINES
+from tf_scheduler.cli.common.past_runs import (
+    environment_of,
+    run_database,
+    share_run,
+    write_page,
+)
 from tf_scheduler.errors import JobError
-from tf_scheduler.history.compare import describe_environment, run_results
-from tf_scheduler.history.database import RunDatabase, SharedRuns
+from tf_scheduler.history.compare import run_results
 from tf_scheduler.history.model import RUNNING, RecordedLaunch, Run
 from tf_scheduler.history.record import read_recording, service_run
 from tf_scheduler.model.ids import TaskId, name_of
@@ -45,14 +43,10 @@ from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.task import is_own_cause
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import changed_options, mask_options
-from tf_scheduler.options.schema.jobs import JOBS
 from tf_scheduler.report import render_page
-from tf_scheduler.runtimes.runtimes import is_own_interpreter
 
 from .follow import FollowResult, OutputRedactor, sandbox_of
 
-#: State of a run without a result whose command has exited.
-LOST = "lost"
 #: Maximum number of launches before the last one whose output is kept.
 _MAX_EARLIER_LOGS = 10
 #: Seconds in which a program that ends without a step, a server or a file has apparently trained nothing.
@@ -77,22 +71,6 @@ Report = dict[str, Any]
 
 
 # --- history
-
-
-def run_database() -> RunDatabase:
-    """Return the history of this user."""
-    return RunDatabase(history_file(), now=_refreshed)
-
-
-def past_runs(store: Path | None) -> tuple[list[Run], list[str]]:
-    """Return the runs of this user and a team, and the unreadable files of the team.
-
-    The newest run is the first. Runs of other users have no folder: their records could name any folder of this
-    machine. Raises JobError.
-    """
-    shared, unreadable = ([], []) if store is None else SharedRuns(store).runs()
-    runs = {run.id: run for run in (*(replace(run, folder="") for run in shared), *run_database().runs())}
-    return sorted(runs.values(), key=lambda run: (run.submitted, run.id), reverse=True), unreadable
 
 
 def start_run(
@@ -121,40 +99,12 @@ def start_run(
     return run
 
 
-def _refreshed(run: Run) -> Run:
-    """Update a run that is stored as running: its state and its recorded history."""
-    if not run.process:
-        return run
-    pid, _, start_time = run.process.partition(":")
-    alive = ProcessId(int(pid), int(start_time)).alive()
-    run = run if alive else replace(run, state=LOST, reason=LOST_REASON, process="")
-    recording = RunFolder(Path(run.folder)).recording
-    with suppress(JobError):  # nothing was launched
-        recorded = service_run(recording, run.service, run.options)
-        if not alive and recorded.state != RUNNING:
-            run = replace(run, state=recorded.state, reason=recorded.reason)
-        end = time.time() if alive else recorded.submitted + recorded.seconds
-        run = replace(read_recording(recording, run), seconds=round(end - run.submitted, 3))
-    if not alive:
-        _share(run)
-    return run
-
-
-def _share(run: Run) -> None:
-    """Write the record of an ended run into the folder of its team; print errors."""
-    if folder := run.resolved.get("history", {}).get("store"):
-        try:
-            SharedRuns(Path(folder)).save(run)
-        except JobError as error:
-            echo(f"notice: the run is only in the history of this machine: {error}", err=True)
-
-
 def finish_run(run: Run, report: Report, page: Path | None) -> None:
     """Store a finished run and write its page; print errors instead of raising them."""
     run = read_recording(RunFolder(Path(run.folder)).recording, run)
     result = {name: report[name] for name in ("state", "reason", "seconds")}
     run = replace(run, environment=environment_of(run.resolved), process="", **result)
-    _share(run)
+    share_run(run)
     try:
         run_database().save(run)
     except (JobError, OSError) as error:
@@ -166,64 +116,10 @@ def finish_run(run: Run, report: Report, page: Path | None) -> None:
         echo(f"{error}", err=True)
 
 
-def environment_of(options: Mapping[str, Any], *, own: bool = True) -> dict[str, str]:
-    """Return versions and digests of a local run with these resolved options.
-
-    Not `own`: the author of the record has named programs to start and files to read, so only own interpreters start.
-    """
-    files, may_start = (_job_files(options), bool) if own else ((), is_own_interpreter)
-    return describe_environment(__version__, MESOS, _interpreters(options), files, may_start)
-
-
-def _interpreters(options: Mapping[str, Any]) -> Iterator[str]:
-    default = options["service"]["python"] or sys.executable
-    yield default
-    yield from (options[job]["python"] or default for job in JOBS if options[job]["count"])
-
-
-def _job_files(options: Mapping[str, Any]) -> Iterator[Path]:
-    url = options["service"]["job_url"]
-    if url.startswith("file://"):
-        yield Path(unquote(url.removeprefix("file://")))
-
-
 def _agent_text(agent: AgentSpec) -> str:
     attributes = "; ".join(f"{name}: {value}" for name, value in agent.attribute_pairs().items())
     resources = ", ".join(f"{name} {value}" for name, value in agent.resource_pairs().items())
     return "; ".join(part for part in (resources, attributes) if part)
-
-
-# --- page
-
-
-def write_page(text: str, page: Path) -> None:
-    """Write an HTML page; `-` is standard output. Raises JobError."""
-    if str(page) == "-":
-        echo(text, nl=False)
-        return
-    try:
-        page.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise _page_error(page, error) from error
-
-
-def check_page(page: Path | None) -> None:
-    """Raise JobError if the page cannot be written, before a long training starts."""
-    if page is None:
-        return
-    if str(page) == "-":
-        raise JobError("--report cannot be `-`, because standard output contains the result; name a file")
-    new = not page.exists()
-    try:
-        page.open("ab").close()
-        if new:
-            page.unlink()
-    except OSError as error:
-        raise _page_error(page, error) from error
-
-
-def _page_error(page: Path, error: OSError) -> JobError:
-    return JobError(f"--report {page}: cannot be written: {error.strerror}")
 
 
 # --- report

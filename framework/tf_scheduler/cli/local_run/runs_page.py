@@ -29,6 +29,7 @@ from tf_scheduler.api.http.endpoint import respond
 from tf_scheduler.api.http.server import ApiServer
 from tf_scheduler.api.views.base import View
 from tf_scheduler.cli.common.folders import RunFolder, short_path, state_home
+from tf_scheduler.cli.common.past_runs import past_runs
 from tf_scheduler.errors import JobError
 from tf_scheduler.history.compare import run_details, run_row
 from tf_scheduler.history.database import find_run
@@ -37,7 +38,6 @@ from tf_scheduler.report import render_page
 from tf_scheduler.web.pages import pages
 
 from .advertisements import advertisements
-from .report import past_runs
 
 _HOST = "127.0.0.1"
 #: Seconds without a request after which the page ends; a tab asks every few seconds, a hidden one every minute.

@@ -13,10 +13,10 @@ from dcos_command.client import ServiceOptions
 from dcos_command.errors import UnreachableError, UsageError
 from mesos_local.host import ProcessId
 from tf_scheduler.cli.common.folders import RunFolder
+from tf_scheduler.cli.common.past_runs import run_database
 from tf_scheduler.cli.local_run.advertisements import advertise
 from tf_scheduler.cli.local_run.discovery import last_result, resolve_service
 from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstallation
-from tf_scheduler.cli.local_run.report import run_database
 from tf_scheduler.history.model import Run
 
 NOWHERE = {"DCOS_DIR": "/nowhere"}

@@ -1,0 +1,124 @@
+"""Runs of this user and of a team, also those whose command was killed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from dcos_command.command import echo
+from mesos_local.host import ProcessId
+from mesos_local.libmesos.native import VERSION as MESOS
+from tf_scheduler import __version__
+from tf_scheduler.errors import JobError
+from tf_scheduler.history.compare import describe_environment
+from tf_scheduler.history.database import RunDatabase, SharedRuns
+from tf_scheduler.history.model import RUNNING, Run
+from tf_scheduler.history.record import read_recording, service_run
+from tf_scheduler.options.schema.jobs import JOBS
+from tf_scheduler.runtimes.runtimes import is_own_interpreter
+
+from .folders import LOST_REASON, RunFolder, history_file
+
+#: State of a run without a result whose command has exited.
+LOST = "lost"
+
+
+def run_database() -> RunDatabase:
+    """Return the history of this user."""
+    return RunDatabase(history_file(), now=_refreshed)
+
+
+def past_runs(store: Path | None) -> tuple[list[Run], list[str]]:
+    """Return the runs of this user and a team, and the unreadable files of the team.
+
+    The newest run is the first. Runs of other users have no folder: their records could name any folder of this
+    machine. Raises JobError.
+    """
+    shared, unreadable = ([], []) if store is None else SharedRuns(store).runs()
+    runs = {run.id: run for run in (*(replace(run, folder="") for run in shared), *run_database().runs())}
+    return sorted(runs.values(), key=lambda run: (run.submitted, run.id), reverse=True), unreadable
+
+
+def _refreshed(run: Run) -> Run:
+    """Update a run that is stored as running: its state and its recorded history."""
+    if not run.process:
+        return run
+    pid, _, start_time = run.process.partition(":")
+    alive = ProcessId(int(pid), int(start_time)).alive()
+    run = run if alive else replace(run, state=LOST, reason=LOST_REASON, process="")
+    recording = RunFolder(Path(run.folder)).recording
+    with suppress(JobError):  # nothing was launched
+        recorded = service_run(recording, run.service, run.options)
+        if not alive and recorded.state != RUNNING:
+            run = replace(run, state=recorded.state, reason=recorded.reason)
+        end = time.time() if alive else recorded.submitted + recorded.seconds
+        run = replace(read_recording(recording, run), seconds=round(end - run.submitted, 3))
+    if not alive:
+        share_run(run)
+    return run
+
+
+def share_run(run: Run) -> None:
+    """Write the record of an ended run into the folder of its team; print errors."""
+    if folder := run.resolved.get("history", {}).get("store"):
+        try:
+            SharedRuns(Path(folder)).save(run)
+        except JobError as error:
+            echo(f"notice: the run is only in the history of this machine: {error}", err=True)
+
+
+def environment_of(options: Mapping[str, Any], *, own: bool = True) -> dict[str, str]:
+    """Return versions and digests of a local run with these resolved options.
+
+    Not `own`: the author of the record has named programs to start and files to read, so only own interpreters start.
+    """
+    files, may_start = (_job_files(options), bool) if own else ((), is_own_interpreter)
+    return describe_environment(__version__, MESOS, _interpreters(options), files, may_start)
+
+
+def _interpreters(options: Mapping[str, Any]) -> Iterator[str]:
+    default = options["service"]["python"] or sys.executable
+    yield default
+    yield from (options[job]["python"] or default for job in JOBS if options[job]["count"])
+
+
+def _job_files(options: Mapping[str, Any]) -> Iterator[Path]:
+    url = options["service"]["job_url"]
+    if url.startswith("file://"):
+        yield Path(unquote(url.removeprefix("file://")))
+
+
+def write_page(text: str, page: Path) -> None:
+    """Write an HTML page; `-` is standard output. Raises JobError."""
+    if str(page) == "-":
+        echo(text, nl=False)
+        return
+    try:
+        page.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise _page_error(page, error) from error
+
+
+def check_page(page: Path | None) -> None:
+    """Raise JobError if the page cannot be written, before a long training starts."""
+    if page is None:
+        return
+    if str(page) == "-":
+        raise JobError("--report cannot be `-`, because standard output contains the result; name a file")
+    new = not page.exists()
+    try:
+        page.open("ab").close()
+        if new:
+            page.unlink()
+    except OSError as error:
+        raise _page_error(page, error) from error
+
+
+def _page_error(page: Path, error: OSError) -> JobError:
+    return JobError(f"--report {page}: cannot be written: {error.strerror}")
