@@ -97,7 +97,7 @@ class _Server(ThreadingHTTPServer):
         limit = MAX_CONNECTIONS if is_known or self._has_unknown_name() else MAX_OTHER_CONNECTIONS
         with self._changed:
             until = time.monotonic() + wait
-            while self._count(is_known) >= limit:
+            while sum(value is is_known for value, _ in self._connections.values()) >= limit:
                 self.service_actions()
                 if time.monotonic() >= until:
                     super().shutdown_request(request)
@@ -105,9 +105,6 @@ class _Server(ThreadingHTTPServer):
                 self._changed.wait(_CHECK_SECONDS)
             self._connections[request] = is_known, time.monotonic() + CONNECTION_SECONDS
         super().process_request(request, client_address)
-
-    def _count(self, is_known: bool) -> int:
-        return sum(value is is_known for value, _ in self._connections.values())
 
     def shutdown_request(self, request: Any) -> None:
         with self._changed:

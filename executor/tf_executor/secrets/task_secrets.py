@@ -101,7 +101,9 @@ class TaskSecrets:
         """Fetch secrets, write files for `owner`; return an error or an empty string."""
         try:
             secrets = self._get(self._request)
-            _check(secrets)
+            for item in secrets:
+                if item.env and not item.file and b"\0" in item.value:
+                    raise SecretFetchError(f"variable {item.env}: the value contains a NUL character; use a file")
             with self._lock:
                 if self._over.is_set():
                     return "the task has ended"
@@ -186,12 +188,6 @@ def _send_hangup() -> list[int]:
     pids = [pid for pid in descendants(os.getpid()) if has_handler(pid)]
     signal_descendants(os.getpid(), pids, signal.SIGHUP, has_handler)
     return pids
-
-
-def _check(secrets: Sequence[Secret]) -> None:
-    for item in secrets:
-        if item.env and not item.file and b"\0" in item.value:
-            raise SecretFetchError(f"variable {item.env}: the value contains a NUL character; use a file")
 
 
 # Fetching. POST <url> {"task_id", "token", "nonce"} -> 200 {"secrets": [{"env", "file", "value" (base64), "reload"}]}

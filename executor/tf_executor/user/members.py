@@ -196,7 +196,8 @@ def change(coordinator: Any, wanted: Members, can_stop: Callable[[], None]) -> N
     closed their contexts, up to 61 s in tests: a context waits for the thread that tunes tf.data (Model::OptimizeLoop),
     and this thread may sleep for a minute. A worker whose process has ended delays nothing.
     """
-    cluster, present = coordinator._cluster, _present(coordinator)
+    cluster = coordinator._cluster
+    present = dict(_tasks(cluster.failure_handler._server_def))
     leaving = [index for index in sorted(present, reverse=True) if present[index] != wanted.get(index)]
     joining = {index: wanted[index] for index in sorted(wanted) if present.get(index) != wanted[index]}
     for index in leaving:
@@ -209,11 +210,11 @@ def change(coordinator: Any, wanted: Members, can_stop: Callable[[], None]) -> N
     if joining:
         _update(cluster, (), joining)
     for index in joining:
-        _join(cluster, index)
-
-
-def _present(coordinator: Any) -> Members:
-    return dict(_tasks(coordinator._cluster.failure_handler._server_def))
+        # TensorFlow knows the address already.
+        while len(cluster.workers) <= index:
+            cluster.workers.append(_Absent(cluster))
+        cluster.workers[index] = _joined_class()(index, f"/job:worker/replica:0/task:{index}", cluster)
+        cluster._num_workers = len(cluster.workers)
 
 
 def _tasks(server_def: Any) -> Any:
@@ -243,14 +244,6 @@ def _stop_thread(cluster: Any, worker: Any) -> None:
         raise MembersError(f"worker {worker.worker_index} did not end its step in {_STEP:.0f} s")
     with cluster.closure_queue._queue_lock:
         cluster.closure_queue.clear_tag_unlocked(worker.worker_index)
-
-
-def _join(cluster: Any, index: int) -> None:
-    """Start a thread for worker `index`, whose address TensorFlow knows already."""
-    while len(cluster.workers) <= index:
-        cluster.workers.append(_Absent(cluster))
-    cluster.workers[index] = _joined_class()(index, f"/job:worker/replica:0/task:{index}", cluster)
-    cluster._num_workers = len(cluster.workers)
 
 
 def _update(cluster: Any, leaving: Iterable[int], joining: Members) -> None:
