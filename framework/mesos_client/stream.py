@@ -190,9 +190,7 @@ class StreamProcess:
             return StreamLoss(f"HTTP {head.status}: {stream.text()}", head.status, head.headers.get("location"))
         if "chunked" not in head.headers.get("transfer-encoding", ""):
             raise TransportError("the response to SUBSCRIBE is not an event stream")
-        return self._decode(stream, Subscription(request.url, head.headers.get("mesos-stream-id", "")))
-
-    def _decode(self, stream: Stream, session: Subscription) -> StreamLoss:
+        session = Subscription(request.url, head.headers.get("mesos-stream-id", ""))
         decoder = RecordDecoder()
         for chunk in stream.chunks():
             for record in decoder.feed(chunk):

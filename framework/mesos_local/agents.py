@@ -7,7 +7,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from itertools import pairwise
@@ -220,20 +220,16 @@ def with_ports(specs: Sequence[AgentSpec], first_port: int = FIRST_PORT) -> tupl
     complete = []
     for spec in specs:
         if not port_spans(spec.fields()):
-            first = _free_span(taken, first_port)
+            first = first_port
+            for begin, end in sorted(taken):
+                if begin < first + PORTS_PER_AGENT and first <= end:
+                    first = end + 1
             taken.append((first, first + PORTS_PER_AGENT - 1))
             resources = spec.resource_pairs() | {"ports": "[{}-{}]".format(*taken[-1])}
             complete.append(replace(spec, resources=resources))
         else:
             complete.append(spec)
     return tuple(complete)
-
-
-def _free_span(taken: Iterable[tuple[int, int]], first: int) -> int:
-    for begin, end in sorted(taken):
-        if begin < first + PORTS_PER_AGENT and first <= end:
-            first = end + 1
-    return first
 
 
 _MAX_FILE_SIZE = 10 << 20  # bytes; thousands of agents
@@ -289,16 +285,12 @@ def _parse(data: bytes, path: Path) -> object:
         return json.loads(
             data.decode("utf-8-sig"),
             object_pairs_hook=_Object.of,
-            parse_int=_parse_int,
+            parse_int=lambda text: int(text) if len(text) < 20 else _refuse(text),
             parse_float=_parse_float,
             parse_constant=_refuse,
         )
     except (ValueError, RecursionError) as error:
         raise MesosLocalError(f"agents file {path}: invalid JSON: {error}") from error
-
-
-def _parse_int(text: str) -> int:
-    return int(text) if len(text) < 20 else _refuse(text)
 
 
 def _parse_float(text: str) -> float:

@@ -194,17 +194,13 @@ def read_archive(path: Path, scratch: Path) -> Image:
         reason = _FORM if cause else str(error).removeprefix(f"{link.name}: ")
         raise MesosLocalError(f"{path}: {reason}") from error
     for layer in image.layers:
-        _check_layer(path, layer)
+        # Read the layer to its end.
+        command = ["tar", "--list", "--file", str(layer.path)]
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+        if done.returncode:
+            problem = done.stderr.decode(errors="replace").strip().partition("\n")[0]
+            raise MesosLocalError(f"{path}: layer {layer.digest[:12]} is damaged: {problem}")
     return image
-
-
-def _check_layer(path: Path, layer: Layer) -> None:
-    """Check that a layer can be read to its end. `path`: the archive, for the message."""
-    command = ["tar", "--list", "--file", str(layer.path)]
-    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
-    if done.returncode:
-        problem = done.stderr.decode(errors="replace").strip().partition("\n")[0]
-        raise MesosLocalError(f"{path}: layer {layer.digest[:12]} is damaged: {problem}")
 
 
 def _read_docker(folder: Path) -> Image:

@@ -116,18 +116,16 @@ def read_status(master: str, zookeeper: str | None = None) -> ClusterStatus:
     """Return the status from the master at "IP:PORT". Raises MasterUnavailableError."""
     state = call(master, "GET_STATE")
     try:
-        return _status(state, master, zookeeper)
+        agents = sorted(map(_agent, state["get_agents"].get("agents", ())), key=lambda agent: agent.hostname)
+        hostnames = {agent.agent_id: agent.hostname for agent in agents}
+        tasks = state["get_tasks"]
+        live = (*tasks.get("tasks", ()), *tasks.get("unreachable_tasks", ()))
+        frameworks = map(_framework, state["get_frameworks"].get("frameworks", ()))
+        return ClusterStatus(
+            master, zookeeper, tuple(agents), tuple(_task(t, hostnames) for t in live), tuple(frameworks)
+        )
     except _MALFORMED as error:
         raise _invalid(master, "GET_STATE", error) from error
-
-
-def _status(state: Mapping[str, Any], master: str, zookeeper: str | None) -> ClusterStatus:
-    agents = sorted(map(_agent, state["get_agents"].get("agents", ())), key=lambda agent: agent.hostname)
-    hostnames = {agent.agent_id: agent.hostname for agent in agents}
-    tasks = state["get_tasks"]
-    live = (*tasks.get("tasks", ()), *tasks.get("unreachable_tasks", ()))
-    frameworks = map(_framework, state["get_frameworks"].get("frameworks", ()))
-    return ClusterStatus(master, zookeeper, tuple(agents), tuple(_task(t, hostnames) for t in live), tuple(frameworks))
 
 
 def _agent(content: Mapping[str, Any]) -> AgentStatus:

@@ -91,7 +91,15 @@ def read_record(directory: Path) -> ClusterRecord | None:
     """Return the record; None without one. Raises DamagedRecordError if invalid."""
     path = directory / NAME
     try:
-        return _parse(json.loads(path.read_bytes()))
+        content = json.loads(path.read_bytes())
+        if content["version"] != _VERSION:
+            raise ValueError(content["version"])
+        settings = _parse_settings(content["settings"])
+        nodes = {name: _parse_node(node) for name, node in content["nodes"].items()}
+        optional = [*(["zookeeper"] if settings.zookeeper else []), *(["network"] if settings.containers else [])]
+        if set(nodes) != {"master", *optional, *(agent.hostname for agent in settings.agents)}:
+            raise ValueError(f"nodes {sorted(nodes)}")
+        return ClusterRecord(settings, nodes, _process(content["guard"]), _text(content.get("identity", "")))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -110,17 +118,6 @@ def belongs_to(directory: Path, identity: str) -> bool:
     except MesosLocalError:
         return True
     return record is None or record.identity == identity
-
-
-def _parse(content: dict[str, Any]) -> ClusterRecord:
-    if content["version"] != _VERSION:
-        raise ValueError(content["version"])
-    settings = _parse_settings(content["settings"])
-    nodes = {name: _parse_node(node) for name, node in content["nodes"].items()}
-    optional = [*(["zookeeper"] if settings.zookeeper else []), *(["network"] if settings.containers else [])]
-    if set(nodes) != {"master", *optional, *(agent.hostname for agent in settings.agents)}:
-        raise ValueError(f"nodes {sorted(nodes)}")
-    return ClusterRecord(settings, nodes, _process(content["guard"]), _text(content.get("identity", "")))
 
 
 def _parse_settings(content: dict[str, Any]) -> ClusterSettings:
