@@ -117,14 +117,6 @@ def gcs_key_is_readable(_: Document, options: Document) -> Iterator[Problem]:
         yield Problem("service.gcs_key", "is visible to users with access to the Marathon app; use a secret")
 
 
-def job_url_is_local(_: Document, options: Document) -> Iterator[Problem]:
-    yield from job_url_has_address(options)
-
-
-def data_is_local(_: Document, options: Document) -> Iterator[Problem]:
-    yield from data_has_addresses(options)
-
-
 def runtime_is_local(_: Document, options: Document) -> Iterator[Problem]:
     for option in OPTIONS:
         if option.path[-1] == "python" and str(option.value(options)).startswith(RUNTIME_PREFIX):
@@ -308,10 +300,10 @@ _RULES: tuple[_Rule, ...] = (
     *_LOCAL_RULES,
     environment_is_object,
     data_is_list,
-    data_is_local,
+    lambda _, options: data_has_addresses(options),
     default_image_means_none,
     gcs_key_is_readable,
-    job_url_is_local,
+    lambda _, options: job_url_has_address(options),
     runtime_is_local,
     tensorboard_has_no_folder,
     idle_agents_are_not_used,
