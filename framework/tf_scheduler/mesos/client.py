@@ -86,7 +86,7 @@ class MesosDriver:
             permit=check_leadership,
             before_registration=None if self._lost.ignore and not self._lost.adopt else self._before_registration,
         )
-        self._outbox = Outbox(self._send, self._driver.resubscribe, put, check_leadership or _no_check)
+        self._outbox = Outbox(self._send, self._driver.resubscribe, put, check_leadership or (lambda: None))
         questions = self._driver.ask, lambda: self._driver.framework_id, put
         self._watches: list[MasterWatch] = [NeighbourWatch(spec.user, *questions)] if shares_secrets(spec) else []
         if spec.grows:
@@ -204,7 +204,3 @@ class MesosDriver:
             self._put(partial(events.SubscriptionRefused, reason, state.by_master))
         else:
             self._put(partial(events.Disconnected, state.reason))
-
-
-def _no_check() -> None:
-    """Do nothing: the default of `check_leadership`."""

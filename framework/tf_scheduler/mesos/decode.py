@@ -229,7 +229,9 @@ def status(raw: Json) -> TaskStatus:
     end = replace(end, error=sanitize_text(end.error))
     if raw.get("reason") == "REASON_CONTAINER_LIMITATION_MEMORY":
         end = replace(end, out_of_memory=True)
-    unusable = _image_problem(sanitize_text(raw.get("message")))
+    text = sanitize_text(raw.get("message"))
+    matches = ((pattern.match(text), sentence) for pattern, sentence in _IMAGE_PROBLEMS.items())
+    unusable = next((sentence.format(*match.groups()) for match, sentence in matches if match), "")
     if unusable:
         end = replace(end, error=end.error or unusable, cannot_start=True)
     return TaskStatus(
@@ -265,12 +267,6 @@ _IMAGE_PROBLEMS = {
         "volumes: container_path `{}`: does not exist on the agent; create it, use a relative path, or set an image"
     ),
 }
-
-
-def _image_problem(text: str) -> str:
-    """Explain an unusable image or mount point; empty for other messages."""
-    matches = ((pattern.match(text), sentence) for pattern, sentence in _IMAGE_PROBLEMS.items())
-    return next((sentence.format(*match.groups()) for match, sentence in matches if match), "")
 
 
 #: Text of Mesos in the message of a status; the fetcher's exit status follows, but not its words.

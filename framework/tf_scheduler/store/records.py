@@ -154,14 +154,10 @@ def changes(stored: Mapping[str, bytes], place: str = "the state") -> tuple[effe
                 for key in keys
                 if key == prefix or key.startswith(f"{prefix}/")
             ),
-            key=_decided_at,
+            # The reducer keeps only the latest losses.
+            key=lambda change: change.recovery.since if isinstance(change, effects.RecoveryDecided) else 0.0,
         )
     )
-
-
-def _decided_at(change: effects.Change) -> float:
-    """Return a recovery's time to sort by: the reducer keeps only the latest losses."""
-    return change.recovery.since if isinstance(change, effects.RecoveryDecided) else 0.0
 
 
 def _forget(name: TaskName, before: SchedulerState) -> tuple[Write, ...]:

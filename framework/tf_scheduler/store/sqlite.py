@@ -61,7 +61,13 @@ def open_file(path: Path, busy_timeout: float) -> sqlite3.Connection:
     with translate_errors(path):
         _create(path)
         with directory_lock(path.parent):
-            return _connect(path, busy_timeout)
+            connection = sqlite3.connect(path, timeout=busy_timeout, isolation_level=None, check_same_thread=False)
+            try:
+                _adopt(connection, path)
+            except BaseException:
+                connection.close()
+                raise
+            return connection
 
 
 def file_identity(path: Path) -> tuple[int, int] | None:
@@ -144,16 +150,6 @@ def _create(path: Path) -> None:
         raise _system_error(f"cannot open state file {path}", error) from error
 
 
-def _connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=busy_timeout, isolation_level=None, check_same_thread=False)
-    try:
-        _adopt(connection, path)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
 def _adopt(connection: sqlite3.Connection, path: Path) -> None:
     """Verify the file's owner and integrity, then upgrade it to the current schema."""
     _schema_version(connection, path)
@@ -166,7 +162,12 @@ def _adopt(connection: sqlite3.Connection, path: Path) -> None:
         )
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("BEGIN IMMEDIATE")
-    _migrate(connection, _schema_version(connection, path))
+    version = _schema_version(connection, path)
+    for statements in MIGRATIONS[version:]:
+        for statement in statements:
+            connection.execute(statement)
+    if version < len(MIGRATIONS):
+        connection.execute("UPDATE schema_version SET version = ?", (len(MIGRATIONS),))
     connection.execute("COMMIT")
 
 
@@ -182,14 +183,6 @@ def _schema_version(connection: sqlite3.Connection, path: Path) -> int:
     if version > len(MIGRATIONS):
         raise interface.StoreVersionError(str(path), version, len(MIGRATIONS))
     return version
-
-
-def _migrate(connection: sqlite3.Connection, version: int) -> None:
-    for statements in MIGRATIONS[version:]:
-        for statement in statements:
-            connection.execute(statement)
-    if version < len(MIGRATIONS):
-        connection.execute("UPDATE schema_version SET version = ?", (len(MIGRATIONS),))
 
 
 def _make_private(path: Path) -> None:

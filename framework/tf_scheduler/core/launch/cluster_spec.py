@@ -81,7 +81,9 @@ def rank_environment(spec: ServiceSpec, cluster: Cluster, record: TaskRecord) ->
     if rank is None:
         return variables
     size = _size(spec, cluster)
-    host, port = _first(spec, cluster, record)
+    # Rank 0, or the first task if rank 0 starts later.
+    present = (addresses[0] for kind in training_jobs(spec) if (addresses := cluster.get(kind.value)))
+    host, _, port = next(present, record.address).rpartition(":")
     job = spec.job_of(record.job, record.index)
     processes = 1 if job is None else max(1, job.needs.gpus // UNIT)
     values = {"rank": rank, "size": size, "host": host, "port": port, "task": record.name, "processes": processes}
@@ -118,13 +120,6 @@ def training_hosts(spec: ServiceSpec, cluster: Cluster) -> tuple[str, ...]:
     """Return the hosts of the training tasks, sorted."""
     addresses = (address for kind in training_jobs(spec) for address in cluster.get(kind.value, ()))
     return tuple(sorted({address.rpartition(":")[0] for address in addresses}))
-
-
-def _first(spec: ServiceSpec, cluster: Cluster, record: TaskRecord) -> tuple[str, str]:
-    """Return host and port of rank 0, or of the first task if rank 0 starts later."""
-    present = (addresses[0] for kind in training_jobs(spec) if (addresses := cluster.get(kind.value)))
-    host, _, port = next(present, record.address).rpartition(":")
-    return host, port
 
 
 # --- Addresses

@@ -10,7 +10,6 @@ from tf_scheduler.core.placement.agents import (
     GPUS,
     Agent,
     AgentCapacity,
-    Demand,
     PlacedTask,
     PlacementContext,
     claim_ports,
@@ -279,7 +278,9 @@ def placement_context(state: SchedulerState, standing: tuple[PlacedTask, ...], n
 
 def usable_agents(state: SchedulerState, jobs: Iterable[JobSpec], offers: Iterable[Offer], now: float) -> set[AgentId]:
     """Return the agents that can run at least one task; other offers are not held."""
-    rules = _rules(state, jobs, now)
+    about = placement_context(state, (), now)
+    demands = (demand_of(job, about.executor) for job in jobs)
+    rules = [(demand, DemandRules(demand, about)) for demand in demands]
     capacities = (AgentCapacity(agent, 0) for agent in merge_offers(offers))
     return {
         capacity.agent.id
@@ -289,12 +290,6 @@ def usable_agents(state: SchedulerState, jobs: Iterable[JobSpec], offers: Iterab
             for demand, rule in rules
         )
     }
-
-
-def _rules(state: SchedulerState, jobs: Iterable[JobSpec], now: float = 0.0) -> list[tuple[Demand, DemandRules]]:
-    about = placement_context(state, (), now)
-    demands = (demand_of(job, about.executor) for job in jobs)
-    return [(demand, DemandRules(demand, about)) for demand in demands]
 
 
 def _placed_tasks(state: SchedulerState, gangs: Sequence[Gang]) -> tuple[PlacedTask, ...]:

@@ -277,7 +277,11 @@ class _SearchPass:
         self._packs = circumstances.placement.strategy is PlacementStrategy.BINPACK
         self._capacities = [AgentCapacity(agent, index) for index, agent in enumerate(agents)]
         self._rules = {demand.job.group: self._rules_of(demand) for demand in order}
-        self._count_standing()
+        at = {candidate.agent.id: candidate for candidate in self._capacities}
+        for item in self._circumstances.placed_tasks:
+            if candidate := at.get(item.agent_id):
+                candidate.in_use = True
+                candidate.count(item.group)
         self._admitted = {
             group: [candidate for candidate in self._capacities if rules.admits(candidate.agent, candidate.total[GPUS])]
             for group, rules in self._rules.items()
@@ -298,13 +302,6 @@ class _SearchPass:
     def _rules_of(self, demand: Demand) -> DemandRules:
         group, standing = demand.job.group, self._circumstances.placed_tasks
         return DemandRules(demand, self._circumstances, [item.location for item in standing if item.group == group])
-
-    def _count_standing(self) -> None:
-        at = {candidate.agent.id: candidate for candidate in self._capacities}
-        for item in self._circumstances.placed_tasks:
-            if candidate := at.get(item.agent_id):
-                candidate.in_use = True
-                candidate.count(item.group)
 
     def _rank(self) -> int:
         if not self._packs:

@@ -77,7 +77,10 @@ def eligible(children: Children) -> tuple[str, ...]:
         return tuple(name for name in names if all(map(children.complete, children.after.get(name, ()))))
     if children.strategy in (PlanStrategy.PARALLEL, PlanStrategy.PARALLEL_CANARY):
         return tuple(name for name in children.names if name in children.open)
-    return _first(children)
+    # Serial: the first open child, if all children before it are complete.
+    position = next(place for place, name in enumerate(children.names) if name in children.open)
+    before = children.names[:position]
+    return (children.names[position],) if all(map(children.complete, reversed(before))) else ()
 
 
 def held_back(children: Children) -> tuple[str, ...]:
@@ -87,13 +90,6 @@ def held_back(children: Children) -> tuple[str, ...]:
     count = CANARIES - len(children.released)
     waiting = (name for name in children.names if name not in children.released and not children.complete(name))
     return tuple(name for name, _ in zip(waiting, range(max(count, 0)), strict=False))
-
-
-def _first(children: Children) -> tuple[str, ...]:
-    """Return the first open child if all children before it are complete."""
-    position = next(place for place, name in enumerate(children.names) if name in children.open)
-    before = children.names[:position]
-    return (children.names[position],) if all(map(children.complete, reversed(before))) else ()
 
 
 # --- Runnable steps

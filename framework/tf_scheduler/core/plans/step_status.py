@@ -58,25 +58,21 @@ class PlanProgress:
     def _situation(self, node: Node, name: TaskName) -> LaunchSituation:
         if self.control.forced and self.control.covers(self.control.forced, node):
             return LaunchSituation.FORCED
-        if name in self.launches:
-            return self._open_situation(name)
         record = self.state.stored.tasks.get(name)
+        is_retired = record is not None and record.id in self.state.stored.retired
+        if name in self.launches and record is None:
+            return LaunchSituation.UNLAUNCHED
+        if name in self.launches and is_retired:
+            return LaunchSituation.RETIRED
+        if name in self.launches:
+            return self._lost_situation(name) if self.plan.kind is PlanKind.RECOVERY else LaunchSituation.OUTDATED
         is_paused = self.active and record is not None and record.is_placeholder
         if self.done and not is_paused:
             return LaunchSituation.DONE
         if name in self.lost:
             return self._lost_situation(name)
         # A paused task in the recovery plan that another plan relaunches.
-        is_retired = record is not None and record.id in self.state.stored.retired
         return LaunchSituation.RETIRED if is_retired else LaunchSituation.LAUNCHED
-
-    def _open_situation(self, name: TaskName) -> LaunchSituation:
-        record = self.state.stored.tasks.get(name)
-        if record is None:
-            return LaunchSituation.UNLAUNCHED
-        if record.id in self.state.stored.retired:
-            return LaunchSituation.RETIRED
-        return self._lost_situation(name) if self.plan.kind is PlanKind.RECOVERY else LaunchSituation.OUTDATED
 
     def _lost_situation(self, name: TaskName) -> LaunchSituation:
         return LaunchSituation.LOST if self.state.is_ready(name) else LaunchSituation.DELAYED

@@ -164,17 +164,13 @@ def _launching(spec: ServiceSpec, plan: plans.PlanSpec, kind: plans.PlanKind) ->
         strategy, inner = _UNPHASED[strategy]
         phases = tuple(plans.PhaseSpec(group, group, inner) for group in jobs)
     elif kind is plans.PlanKind.ROLL_OUT:
-        phases = _with_builtin(spec, phases)
+        # Built-in jobs, which options cannot name, are around the listed ones.
+        builtin = [(job.kind, plans.PhaseSpec(job.group, job.group)) for job in spec.jobs if job.kind.is_builtin]
+        first = (phase for kind, phase in builtin if kind is JobKind.DISPATCHER)
+        last = (phase for kind, phase in builtin if kind is not JobKind.DISPATCHER)
+        phases = (*first, *phases, *last)
     defined = tuple(_phase(spec, phase, jobs[phase.section]) for phase in phases if phase.section in jobs)
     return plans.PlanDef(plan.name, kind, strategy, defined, plan.after, plan.gang)
-
-
-def _with_builtin(spec: ServiceSpec, phases: tuple[plans.PhaseSpec, ...]) -> tuple[plans.PhaseSpec, ...]:
-    """Add phases of built-in jobs, which options cannot name, around the listed ones."""
-    builtin = [(job.kind, plans.PhaseSpec(job.group, job.group)) for job in spec.jobs if job.kind.is_builtin]
-    first = (phase for kind, phase in builtin if kind is JobKind.DISPATCHER)
-    last = (phase for kind, phase in builtin if kind is not JobKind.DISPATCHER)
-    return (*first, *phases, *last)
 
 
 def _phase(spec: ServiceSpec, phase: plans.PhaseSpec, job: JobSpec) -> plans.PhaseDef:
