@@ -38,7 +38,8 @@ def log_fields(number: int, event: Event, decision: Decision) -> Iterator[tuple[
     """Yield outcomes with their log fields. `number` counts decisions since the start."""
     if not decision.outcomes:
         return
-    used = _offers_by_task(decision)
+    accepts = (call for call in decision.calls if isinstance(call, Accept))
+    used = {launch.record.id: call.offer_ids for call in accepts for launch in call.launches}
     cause = _event_fields(event)
     name = f"{event.kind}-{number}"
     for outcome in decision.outcomes:
@@ -55,12 +56,6 @@ def _task_fields(state: SchedulerState, outcome: Outcome, used: Mapping[TaskId, 
         return {"task": outcome.task}
     offers = {"offer_id": ",".join(used[record.id])} if record.id in used else {}
     return {"task": outcome.task, "task_id": record.id, "agent_id": record.agent_id, **offers}
-
-
-def _offers_by_task(decision: Decision) -> Mapping[TaskId, tuple[OfferId, ...]]:
-    """Return the offers used by each launch."""
-    accepts = (call for call in decision.calls if isinstance(call, Accept))
-    return {launch.record.id: call.offer_ids for call in accepts for launch in call.launches}
 
 
 def _event_fields(event: Event) -> LogFields:

@@ -110,21 +110,11 @@ def _record(mount: Mapping[str, Any], folder: str, section: str) -> dict[str, st
     }
 
 
-def _requests_gpus(box: Mapping[str, Any]) -> bool:
-    """Return whether the container requests GPUs; False for an invalid amount."""
-    return any(_some(_amount(mapping_or_empty(box.get("resources")), (name,))) for name in _GPU)
-
-
 def _some(amount: Any) -> bool:
     try:
         return amount is not None and quantity(amount) > 0
     except ValueError:
         return False
-
-
-def _requests(box: Mapping[str, Any], resource: str) -> bool:
-    """Return whether the container requests the resource."""
-    return _amount(mapping_or_empty(box.get("resources")), (resource,)) is not None
 
 
 def _amount(resources: Mapping[str, Any], names: Sequence[str], first: str = "limits") -> Any:
@@ -262,8 +252,12 @@ _BOX = f"{_POD}.containers[]"
 
 
 def has_gpus(replica: Mapping[str, Any]) -> bool:
-    """Return whether the tasks request GPUs, and therefore belong to gpu_worker."""
-    return _requests_gpus(main_container(replica))
+    """Return whether the tasks request GPUs, and therefore belong to gpu_worker.
+
+    False for an invalid amount.
+    """
+    resources = mapping_or_empty(main_container(replica).get("resources"))
+    return any(_some(_amount(resources, (name,))) for name in _GPU)
 
 
 def main_container(replica: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -287,7 +281,7 @@ def convert(replica: Mapping[str, Any], location: Location) -> Iterator[Action]:
     if main.get("command") is None and main.get("args") is None:
         yield from _command(main, location)
     for resource, option in (("cpu", "cpus"), ("memory", "mem")):
-        if not _requests(main, resource):
+        if _amount(mapping_or_empty(main.get("resources")), (resource,)) is None:
             why = f"no {resource} is requested, so {location.section}.{option} {NOT_REQUESTED}"
             yield Note(f"{location.path}: {resource}", why)
 

@@ -36,14 +36,6 @@ def _convert_clean_up(value: Any, location: tables.Location) -> Iterator[tables.
         yield tables.Note(location.path, f"None: {KEPT}; set finish.keep_seconds to 0 for no limit, as in Kubeflow")
 
 
-def _missing_clean_up(document: Mapping[str, Any]) -> Iterator[tables.Action]:
-    """Note a missing cleanPodPolicy: it means None from operator 1.6 on, else Running."""
-    places = (nested_value(document, "spec"), nested_value(document, "spec", "runPolicy"))
-    if not any(nested_value(place, "cleanPodPolicy") for place in places):
-        why = "running: the other tasks are stopped after the job; operators from 1.6 on let them run (None)"
-        yield tables.Note("spec.runPolicy.cleanPodPolicy", f"missing: finish.clean_up is {why}")
-
-
 def _convert_processes(value: Any, location: tables.Location) -> Iterator[tables.Action]:
     if value in ("auto", "cpu", "gpu"):
         yield tables.Note(location.path, f"{value}: torchrun starts a process for each GPU of the task, at least one")
@@ -180,5 +172,9 @@ def convert(document: Mapping[str, Any], program: str) -> Iterator[tables.Action
     """Convert a TFJob or PyTorchJob. `program`: command if the container has none."""
     if document.get("kind") == PYTORCH:
         yield tables.SetOption(("service", "strategy"), Strategy.PYTORCH_DDP.value)
-    yield from _missing_clean_up(document)
+    # A missing cleanPodPolicy means None from operator 1.6 on, else Running.
+    places = (nested_value(document, "spec"), nested_value(document, "spec", "runPolicy"))
+    if not any(nested_value(place, "cleanPodPolicy") for place in places):
+        why = "running: the other tasks are stopped after the job; operators from 1.6 on let them run (None)"
+        yield tables.Note("spec.runPolicy.cleanPodPolicy", f"missing: finish.clean_up is {why}")
     yield from tables.convert_tree((*ROWS, *OLDER_ROWS), document, tables.Location("", program=program))

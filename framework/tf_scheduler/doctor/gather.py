@@ -146,18 +146,14 @@ def _master(subject: Subject) -> Cluster:
     server = f"the master at {access.url}"
     state = parse(reply, server)
     with reading(server):
-        return _cluster(access, reply, state)
-
-
-def _cluster(access: Access, reply: HttpReply, state: Any) -> Cluster:
-    live = [item for item in state["frameworks"] if not item.get("completed")]
-    frameworks = tuple(FrameworkFacts(item["id"], item["name"], item.get("webui_url", "")) for item in live)
-    agents = tuple(
-        (item["id"], item["hostname"], _agent_access(access, item["id"], item["pid"])) for item in state["slaves"]
-    )
-    tasks = [_operator_task(task) for item in live for task in item["tasks"]]
-    running = frozenset(find_running({"tasks": tasks}, {item["id"]: item["user"] for item in live}))
-    return Cluster(MasterFacts(access.url, offset_of(reply), frameworks, running), agents)
+        live = [item for item in state["frameworks"] if not item.get("completed")]
+        frameworks = tuple(FrameworkFacts(item["id"], item["name"], item.get("webui_url", "")) for item in live)
+        agents = tuple(
+            (item["id"], item["hostname"], _agent_access(access, item["id"], item["pid"])) for item in state["slaves"]
+        )
+        tasks = [_operator_task(task) for item in live for task in item["tasks"]]
+        running = frozenset(find_running({"tasks": tasks}, {item["id"]: item["user"] for item in live}))
+        return Cluster(MasterFacts(access.url, offset_of(reply), frameworks, running), agents)
 
 
 def _operator_task(task: Document) -> Document:

@@ -86,16 +86,11 @@ def _value(field: fields.Field[Any], text: str) -> Any:
 
 def _entry(field: fields.Field[Any], text: str) -> Any:
     if isinstance(field, RecordList):
-        return _record_of(field, text.split(UNIT_END))
+        pairs = zip(field.schema.fields.items(), text.split(UNIT_END), strict=False)
+        return {name: part for (name, kind), part in pairs if part or kind.required}
     if isinstance(field, Environment):
         return dict(zip(("name", "value"), text.split("=", 1), strict=False))
     return _json(text)
-
-
-def _record_of(field: RecordList, parts: list[str]) -> dict[str, str]:
-    """Return field -> text of one record, without empty optional fields."""
-    pairs = zip(field.schema.fields.items(), parts, strict=False)
-    return {name: part for (name, kind), part in pairs if part or kind.required}
 
 
 def _json(text: str) -> Any:

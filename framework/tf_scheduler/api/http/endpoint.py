@@ -54,20 +54,17 @@ class QueryParameter:
                 raise BadRequestError(f"{self.name}: {text!r}: expected true or false")
             return text == "true"
         if self.kind is int:
-            return self._number(text)
+            # int() also accepts '1_0' and digits of other scripts.
+            digits = text.isascii() and text.isdecimal() and len(text) < 17
+            if not digits or not self.minimum <= int(text) <= self.maximum:
+                expected = f"expected an integer from {self.minimum} to {self.maximum}"
+                raise BadRequestError(f"{self.name}: {text[:40]!r}: {expected}")
+            return int(text)
         if len(text) < self.minimum:
             # A script with an unset variable must not select everything.
             hint = f"give a name, or omit the parameter to select every {self.name}"
             raise BadRequestError(f"{self.name}: empty; {hint}")
         return text
-
-    def _number(self, text: str) -> int:
-        # int() also accepts '1_0' and digits of other scripts.
-        digits = text.isascii() and text.isdecimal() and len(text) < 17
-        if not digits or not self.minimum <= int(text) <= self.maximum:
-            expected = f"expected an integer from {self.minimum} to {self.maximum}"
-            raise BadRequestError(f"{self.name}: {text[:40]!r}: {expected}")
-        return int(text)
 
 
 class BadRequestError(SchedulerError):

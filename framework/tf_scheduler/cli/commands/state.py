@@ -59,7 +59,15 @@ def show(address: str, service: str, as_json: bool) -> None:
 
     Exit code: 3 nothing is stored, or the store does not answer.
     """
-    summary = _summary(service, _load_values(address, service))
+    values = _load_values(address, service)
+    tasks = [_task(value, values) for key, value in sorted(values.items()) if key.startswith(f"{TASKS}/")]
+    summary = {
+        "service": service_key(service),
+        "framework_id": readable(values.get(FRAMEWORK, b"")).get("id"),
+        "result": readable(values.get(RESULT, b"")) or None,
+        "tasks": tasks,
+        "values": dict(Counter(key.partition("/")[0] for key in values)),
+    }
     if as_json:
         echo_json(summary)
     else:
@@ -172,17 +180,6 @@ def _without_password(address: str) -> str:
     """Return the address of a store without its password, for messages."""
     scheme, separator, rest = address.partition("?")[0].partition("://")
     return f"{scheme}{separator}{rest.rpartition('@')[2]}" if separator else address
-
-
-def _summary(service: str, values: Mapping[str, bytes]) -> dict[str, Any]:
-    tasks = [_task(value, values) for key, value in sorted(values.items()) if key.startswith(f"{TASKS}/")]
-    return {
-        "service": service_key(service),
-        "framework_id": readable(values.get(FRAMEWORK, b"")).get("id"),
-        "result": readable(values.get(RESULT, b"")) or None,
-        "tasks": tasks,
-        "values": dict(Counter(key.partition("/")[0] for key in values)),
-    }
 
 
 def _task(record: bytes, values: Mapping[str, bytes]) -> dict[str, Any]:

@@ -359,9 +359,11 @@ class _Supervisor:
                         (folder / "reload").unlink(missing_ok=True)
                     with suppress(OSError):  # the disk is full or read-only: the next round tries again
                         scheduler.poll()
-                        url = self._url(scheduler)
+                        encrypted = self._service.options().get("api", {}).get("certificate_file")
+                        url = f"{'https' if encrypted else 'http'}://{scheduler.address}"
                         publish(url)
-                        self._record(url)
+                        record = {"url": url, "process": asdict(ProcessId.current())}
+                        write_private(folder / "supervisor.json", json.dumps(record))
                         self._note_failure(scheduler)
                     confirmations = confirmations + 1 if self._removed(scheduler) else 0
                     self._wake.wait(_INTERVAL)
@@ -391,14 +393,6 @@ class _Supervisor:
 
     def _variables(self) -> dict[str, str]:
         return {"SDK_UNINSTALL": "true"} if self._uninstalling else {}
-
-    def _url(self, scheduler: SupervisedScheduler) -> str:
-        encrypted = self._service.options().get("api", {}).get("certificate_file")
-        return f"{'https' if encrypted else 'http'}://{scheduler.address}"
-
-    def _record(self, url: str) -> None:
-        record = {"url": url, "process": asdict(ProcessId.current())}
-        write_private(self._service.folder / "supervisor.json", json.dumps(record))
 
     def _note_failure(self, scheduler: SupervisedScheduler) -> None:
         if scheduler.process is None and scheduler.last_exit:

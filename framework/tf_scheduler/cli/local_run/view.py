@@ -203,7 +203,9 @@ def _progress(overview: Overview, width: int, history: RunHistory) -> Iterator[T
         else:
             numbers[1:3] = [task.step_text]
         parts = [Text(text) for text in numbers if text]
-        bar = _bar(task.step / task.total, max(_SHORTEST_BAR, width - _width(parts) - 2))
+        text = progress_bar(task.step / task.total, max(_SHORTEST_BAR, width - _width(parts) - 2))
+        done = text.rstrip("─")
+        bar = Text.assemble((done, "green"), (text.removeprefix(done), "dim"))
         yield _fitted([(0, bar), *enumerate(parts, 1)], width)
     ranked = _values(overview, task, below, history)
     if ranked := [(rank, part) for rank, part in ranked if part.plain]:
@@ -227,18 +229,13 @@ def _values(overview: Overview, task: TaskRow, speed: str, history: RunHistory) 
     return parts
 
 
-def _bar(share: float, width: int) -> Text:
-    bar = progress_bar(share, width)
-    done = bar.rstrip("─")
-    return Text.assemble((done, "green"), (bar.removeprefix(done), "dim"))
-
-
 def _tasks(overview: Overview, rows: int, width: int, seconds: float, history: RunHistory) -> Iterator[Text]:
     """Yield a line for each task; a sentence sums up the tasks that do not fit."""
     visible = list(overview.tasks)
     if len(visible) > rows:
         visible = sorted(visible, key=lambda task: task.activity in _CALM)[: max(1, rows - 2)]
-    waits = _waits(overview.tasks)
+    missing = [task.name for task in overview.tasks if task.activity in _NOT_CONNECTED]
+    waits = f"waits for {list_names(missing)}" if missing else ""
     table = [_cells(task, seconds, history, waits) for task in visible]
     yield from _aligned(table, width)
     if len(visible) < len(overview.tasks):
@@ -268,11 +265,6 @@ def _cells(task: TaskRow, seconds: float, history: RunHistory, waits: str) -> Ma
         cells["memory"] = Text(format_memory_use(task.memory_used_mb, task.memory_mb), "yellow" if near else "")
         cells["near"] = Text("near its limit" if near else "", "yellow")
     return cells
-
-
-def _waits(tasks: Iterable[TaskRow]) -> str:
-    names = [task.name for task in tasks if task.activity in _NOT_CONNECTED]
-    return f"waits for {list_names(names)}" if names else ""
 
 
 def _aligned(table: Sequence[Mapping[str, Text]], width: int) -> Iterator[Text]:
