@@ -8,8 +8,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from .model import effects
+from .model.secrets import SecretExposure
 from .model.spec import ServiceSpec
-from .model.task import Resized
+from .model.state import Configuration
+from .model.task import AbandonedLaunch, AgentFailures, Members, Resized
 
 #: Seconds of a step of the wall clock that is reported; smaller ones are corrections of NTP.
 REPORTED_STEP = 5.0
@@ -59,25 +61,19 @@ def not_in_future(change: effects.Change, spec: ServiceSpec, now: float = math.i
             return effects.StatusStored(replace(status, timestamp=min(status.timestamp, now)))
         case effects.ResultDecided(result):
             return effects.ResultDecided(replace(result, decided_at=min(result.decided_at, now)))
-        case effects.LaunchAbandoned(launch):
-            return effects.LaunchAbandoned(replace(launch, since=min(launch.since, now)))
         case effects.TaskPaused(name, since):
             return effects.TaskPaused(name, min(since, now))
-        case effects.MembersStored(members):
-            return effects.MembersStored(replace(members, since=min(members.since, now)))
+        case AbandonedLaunch() | Members():
+            return replace(change, since=min(change.since, now))
         case Resized(at=at, until=until):
             until = None if until is None else min(until, now + spec.resize_wait)
             return replace(change, at=min(at, now), until=until)
-        case effects.ConfigurationStored(configuration):
-            return effects.ConfigurationStored(replace(configuration, at=min(configuration.at, now)))
-        case effects.SecretsExposed(exposure):
-            return effects.SecretsExposed(replace(exposure, at=min(exposure.at, now)))
-        case effects.AgentFailureRecorded(agent):
-            failures = tuple(min(at, now) for at in agent.failures)
-            until = min(agent.avoided_until, now + spec.recovery.avoid_for)
-            killed_at = min(agent.killed_at, now)
-            changed = replace(agent, failures=failures, avoided_until=until, killed_at=killed_at)
-            return effects.AgentFailureRecorded(changed)
+        case Configuration() | SecretExposure():
+            return replace(change, at=min(change.at, now))
+        case AgentFailures():
+            failures = tuple(min(at, now) for at in change.failures)
+            until = min(change.avoided_until, now + spec.recovery.avoid_for)
+            return replace(change, failures=failures, avoided_until=until, killed_at=min(change.killed_at, now))
         case effects.RecoveryDecided(item):
             policies = (spec.restart, *(job.restart for job in spec.jobs if job.restart is not None))
             ready_at = min(item.ready_at, now + max(policy.max_backoff for policy in policies))

@@ -12,7 +12,7 @@ from tf_executor.contract.strategies import Strategy
 from tf_scheduler.api.views.plan_messages import leftovers_message, sdk_uninstall_plan
 from tf_scheduler.core.recovery.reconcile import ABANDONED_INTERVAL
 from tf_scheduler.core.state.after_job import AGENT_WAIT, abandoned_message
-from tf_scheduler.model.effects import AbandonedLaunchEnded, Kill, LaunchAbandoned, Reconcile, Teardown
+from tf_scheduler.model.effects import AbandonedLaunchEnded, Kill, Reconcile, Teardown
 from tf_scheduler.model.events import ProgressReported, ResetRequested, SecretsRequested, StatusUpdated
 from tf_scheduler.model.ids import AgentId, TaskId
 from tf_scheduler.model.plan import Verb
@@ -195,7 +195,7 @@ def test_reset_forgets_abandoned_launches() -> None:
 
 def test_abandoned_launch_is_stored_until_its_end() -> None:
     before = SchedulerState(a_spec())
-    abandoned = LaunchAbandoned(AbandonedLaunch(TaskId("worker-0__1"), AgentId("agent-1-id"), "agent-1", 5.0))
+    abandoned = AbandonedLaunch(TaskId("worker-0__1"), AgentId("agent-1-id"), "agent-1", 5.0)
 
     (put,) = records.writes(abandoned, before)
 

@@ -9,7 +9,6 @@ from tf_scheduler.model import plan
 from tf_scheduler.model.effects import (
     Call,
     Decision,
-    LaunchAbandoned,
     Outcome,
     ResultDecided,
     ShutdownExecutor,
@@ -75,7 +74,7 @@ def _abandon(state: SchedulerState, now: float) -> Decision:
     if not late:
         return decide(state)
     requested_at = state.session.kill_requested_at
-    abandoned = [LaunchAbandoned(AbandonedLaunch.of(record, now)) for record in late if state.is_silent(record)]
+    abandoned = [AbandonedLaunch.of(record, now) for record in late if state.is_silent(record)]
     message = "{0.name} on {0.hostname} did not end within {1:.0f} s; Mesos ends it with the framework"
     texts = {
         record.name: message.format(record, now - requested_at[record.id])

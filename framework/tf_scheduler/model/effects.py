@@ -74,13 +74,6 @@ class LaunchRetired:
 
 
 @dataclass(frozen=True, slots=True)
-class LaunchAbandoned:
-    """A launch was given up although it may still run."""
-
-    launch: AbandonedLaunch
-
-
-@dataclass(frozen=True, slots=True)
 class AbandonedLaunchEnded:
     """An abandoned launch was reported as ended, or was abandoned too long ago."""
 
@@ -95,24 +88,10 @@ class RecoveryDecided:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentFailureRecorded:
-    """Another launch has failed on an agent."""
-
-    agent: AgentFailures
-
-
-@dataclass(frozen=True, slots=True)
 class AgentFailuresForgotten:
     """The failures of an agent no longer count."""
 
     agent_id: AgentId
-
-
-@dataclass(frozen=True, slots=True)
-class MembersStored:
-    """A list of workers will be sent to the chief, or the chief has answered a list."""
-
-    members: Members
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +117,6 @@ class SecretTokenRedeemed:
 
 
 @dataclass(frozen=True, slots=True)
-class SecretsExposed:
-    """Another process may have secrets; this replaces the agent's earlier exposure."""
-
-    exposure: SecretExposure
-
-
-@dataclass(frozen=True, slots=True)
 class ExposureAcknowledged:
     """An operator knows of the exposed secrets on an agent."""
 
@@ -156,13 +128,6 @@ class TaskForgotten:
     """A decommissioned task has ended: its record and status are erased."""
 
     name: TaskName
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigurationStored:
-    """A configuration becomes the target."""
-
-    configuration: Configuration
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +145,10 @@ class PlanControlled:
     control: PlanControl
 
 
-#: All changes. `core.state.reducer` and `store.records` handle each of them.
+#: All changes. `core.state.reducer` and `store.records` handle each of them. Types of other modules are the change that
+#: stores them: AbandonedLaunch for a launch that may still run, AgentFailures after another launch has failed on an
+#: agent, Members before a list of workers is sent to the chief and after its answer, SecretExposure in place of the
+#: agent's earlier one, Configuration as the new target.
 Change = (
     FrameworkRegistered
     | FrameworkForgotten
@@ -188,21 +156,21 @@ Change = (
     | StatusStored
     | ResultDecided
     | LaunchRetired
-    | LaunchAbandoned
+    | AbandonedLaunch
     | AbandonedLaunchEnded
     | RecoveryDecided
-    | AgentFailureRecorded
+    | AgentFailures
     | AgentFailuresForgotten
     | Resized
-    | MembersStored
+    | Members
     | TaskPaused
     | TaskResumed
     | SecretTokenRedeemed
-    | SecretsExposed
+    | SecretExposure
     | ExposureAcknowledged
     | TaskForgotten
     | PlanControlled
-    | ConfigurationStored
+    | Configuration
     | ConfigurationForgotten
 )
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from tf_scheduler.core.state.spec_index import index_of
 from tf_scheduler.errors import OptionsError
-from tf_scheduler.model.effects import Change, ConfigurationForgotten, ConfigurationStored
+from tf_scheduler.model.effects import Change, ConfigurationForgotten
 from tf_scheduler.model.redaction import MASK
 from tf_scheduler.model.state import Configuration, newest_first
 
@@ -67,7 +67,7 @@ def select_configuration(
         return SelectedConfiguration(options)
     oldest = [item for item in before if item.id != candidate.id][MAX_CONFIGURATIONS - 1 :]
     forgotten = (ConfigurationForgotten(item.id) for item in oldest)
-    return SelectedConfiguration(options, (ConfigurationStored(candidate), *forgotten))
+    return SelectedConfiguration(options, (candidate, *forgotten))
 
 
 def rollback_options(

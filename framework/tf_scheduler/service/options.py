@@ -22,9 +22,9 @@ from tf_scheduler.history.model import Run
 from tf_scheduler.history.record import service_run
 from tf_scheduler.logging_setup import SecretRedactor, configure_logging
 from tf_scheduler.mesos.registration import LostFrameworks
-from tf_scheduler.model.effects import ConfigurationStored, Outcome
+from tf_scheduler.model.effects import Outcome
 from tf_scheduler.model.spec import ServiceSpec
-from tf_scheduler.model.state import SchedulerState, newest_first
+from tf_scheduler.model.state import Configuration, SchedulerState, newest_first
 from tf_scheduler.options.configurations import (
     SelectedConfiguration,
     kept_options,
@@ -289,12 +289,12 @@ class OptionsHistory:
         for reason in chosen.rejected:
             yield Outcome("OptionsRejected", f"new options rejected: {reason}", warning=True)
         for change in chosen.changes:
-            if isinstance(change, ConfigurationStored) and history:
+            if isinstance(change, Configuration) and history:
                 old = rollback_options(newest_first(history)[0], chosen.options, self._defaults)
                 effects = "effects unknown, because the previous options are now invalid"
                 if old is not None:
                     effects = describe_difference(difference(old, chosen.options, before))
-                yield Outcome("TargetChanged", f"new target configuration {change.configuration.id}: {effects}")
+                yield Outcome("TargetChanged", f"new target configuration {change.id}: {effects}")
 
     def preview(self, update: Document, state: SchedulerState) -> PreviewBody:
         """Return the effects of an update, given as `options` or an app's `environment`.

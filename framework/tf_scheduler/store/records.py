@@ -78,19 +78,20 @@ def writes(change: effects.Change, before: SchedulerState) -> tuple[Write, ...]:
             # Another change of the same decision may have written them.
             keys = (f"{folder}/{change.name}" for folder in (TASKS, PAUSED, RECOVERIES))
             return (*map(Delete, keys), *_forget(change.name, before))
-        case Resized() | effects.MembersStored():
-            key, value = (SIZE, change) if isinstance(change, Resized) else (MEMBERS, change.members)
-            return (_put(key, _fields(value)),)
-        case effects.AgentFailureRecorded():
-            return (_put(f"{AGENTS}/{change.agent.agent_id}", _fields(change.agent)),)
-        case effects.SecretTokenRedeemed() | effects.SecretsExposed():
-            return (_put_secrets(change),)
+        case Resized() | Members():
+            return (_put(SIZE if isinstance(change, Resized) else MEMBERS, _fields(change)),)
+        case AgentFailures():
+            return (_put(f"{AGENTS}/{change.agent_id}", _fields(change)),)
+        case effects.SecretTokenRedeemed():
+            return (_put(f"{REDEEMED}/{change.task_id}", _fields(change)),)
+        case SecretExposure():
+            return (_put(f"{EXPOSED}/{change.agent_id}", _fields(change)),)
         case effects.TaskPaused():
             return (_put(f"{PAUSED}/{change.name}", _fields(change)),)
         case effects.LaunchRetired():
             return (_put(f"{RETIRED}/{change.task_id}", {"id": change.task_id, "plan": change.plan}),)
-        case effects.LaunchAbandoned():
-            return (_put(f"{ABANDONED}/{change.launch.id}", _fields(change.launch)),)
+        case AbandonedLaunch():
+            return (_put(f"{ABANDONED}/{change.id}", _fields(change)),)
         case effects.RecoveryDecided():
             return (_put(f"{RECOVERIES}/{change.recovery.task}", _fields(change.recovery)),)
         case effects.PlanControlled():
@@ -100,8 +101,8 @@ def writes(change: effects.Change, before: SchedulerState) -> tuple[Write, ...]:
             return (_put(f"{STATUSES}/{change.status.id}", values),)
         case effects.ResultDecided():
             return (_put(RESULT, _fields(change.result)),)
-        case effects.ConfigurationStored():
-            return (_put(f"{CONFIGURATIONS}/{change.configuration.id}", _fields(change.configuration)),)
+        case Configuration():
+            return (_put(f"{CONFIGURATIONS}/{change.id}", _fields(change)),)
     raise TypeError(change)
 
 
@@ -119,12 +120,6 @@ def _deleted_key(change: effects.Change) -> str:
         case effects.ConfigurationForgotten():
             return f"{CONFIGURATIONS}/{change.id}"
     return ""
-
-
-def _put_secrets(change: effects.SecretTokenRedeemed | effects.SecretsExposed) -> Put:
-    if isinstance(change, effects.SecretTokenRedeemed):
-        return _put(f"{REDEEMED}/{change.task_id}", _fields(change))
-    return _put(f"{EXPOSED}/{change.exposure.agent_id}", _fields(change.exposure))
 
 
 def put_record(record: TaskRecord) -> Put:
@@ -274,17 +269,15 @@ _DECODERS: Mapping[str, Callable[[dict[str, Any]], effects.Change]] = {
     TASKS: _record,
     STATUSES: _status,
     RETIRED: lambda fields: effects.LaunchRetired(TaskId(fields["id"]), fields["plan"]),
-    ABANDONED: lambda fields: effects.LaunchAbandoned(AbandonedLaunch(**fields)),
+    ABANDONED: lambda fields: AbandonedLaunch(**fields),
     PLANS: _control,
     RECOVERIES: _recovery,
     SIZE: lambda fields: Resized(**fields),
-    MEMBERS: lambda fields: effects.MembersStored(Members(**{**fields, "left": tuple(fields["left"])})),
-    AGENTS: lambda fields: effects.AgentFailureRecorded(
-        AgentFailures(**{**fields, "failures": tuple(fields["failures"])})
-    ),
+    MEMBERS: lambda fields: Members(**{**fields, "left": tuple(fields["left"])}),
+    AGENTS: lambda fields: AgentFailures(**{**fields, "failures": tuple(fields["failures"])}),
     REDEEMED: lambda fields: effects.SecretTokenRedeemed(TaskId(fields["task_id"]), fields["nonce"]),
-    EXPOSED: lambda fields: effects.SecretsExposed(SecretExposure(**{**fields, "secrets": tuple(fields["secrets"])})),
+    EXPOSED: lambda fields: SecretExposure(**{**fields, "secrets": tuple(fields["secrets"])}),
     PAUSED: lambda fields: effects.TaskPaused(TaskName(fields["name"]), fields["since"]),
     RESULT: _result,
-    CONFIGURATIONS: lambda fields: effects.ConfigurationStored(Configuration(**fields)),
+    CONFIGURATIONS: lambda fields: Configuration(**fields),
 }

@@ -28,7 +28,6 @@ from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.history.database import RunDatabase
 from tf_scheduler.history.model import Run
 from tf_scheduler.interfaces import FileEntry
-from tf_scheduler.model.effects import LaunchAbandoned
 from tf_scheduler.model.events import ProgressReported
 from tf_scheduler.model.state import Configuration, JournalEntry, Result
 from tf_scheduler.model.task import AbandonedLaunch
@@ -113,7 +112,7 @@ def test_tasks_shows_launches_that_may_still_run(ask, api) -> None:
     api.deploy()
     world = api.world
     launch = AbandonedLaunch("ps-0__0", "a-2", "agent-2", 5.0)
-    world.state = apply(world.state, LaunchAbandoned(launch))
+    world.state = apply(world.state, launch)
 
     assert "ps-0 may still run on agent-2" == ask("tasks").lines[-1]
 

@@ -13,7 +13,7 @@ from tf_executor.contract.strategies import Strategy
 from tf_scheduler.api.views.base import Snapshot
 from tf_scheduler.api.views.training import progress
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.model.effects import MembersStored, StatusStored
+from tf_scheduler.model.effects import StatusStored
 from tf_scheduler.model.ids import TaskName
 from tf_scheduler.model.state import CHIEF
 from tf_scheduler.model.task import Members
@@ -82,7 +82,7 @@ def test_workers_that_join_and_leave_are_listed(confirmed: bool, error: str, exp
     chief = state.stored.tasks[CHIEF].id
     workers = {TaskName(name): "" for name in ("worker-2", "worker-0")}
     members = Members(chief, 2, workers, 0.0, confirmed, error)
-    state = apply(state, StatusStored(a_status(chief, healthy=True)), MembersStored(members))
+    state = apply(state, StatusStored(a_status(chief, healthy=True)), members)
 
     lines = [*show_progress(progress(Snapshot(state), {}, 0).body)]
 

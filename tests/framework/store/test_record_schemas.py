@@ -11,7 +11,6 @@ from kit.stored_samples import current, recorded, sample_changes, sample_values,
 from tf_scheduler import __version__
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import (
-    AgentFailureRecorded,
     RecoveryDecided,
 )
 from tf_scheduler.model.state import SchedulerState
@@ -105,7 +104,7 @@ def test_flipped_bits_are_detected(key: str) -> None:
 
 
 def test_value_under_another_key_is_detected() -> None:
-    (put,) = records.writes(AgentFailureRecorded(AgentFailures("agent-1", "a")), SchedulerState(a_spec()))
+    (put,) = records.writes(AgentFailures("agent-1", "a"), SchedulerState(a_spec()))
 
     with pytest.raises(
         StoreCorruptError, match=r"in /var/state\.db cannot be read: its checksum is wrong; import a backup"

@@ -17,7 +17,7 @@ from tf_executor.contract.states import TaskState
 from tf_scheduler.core.plans.scheduling import PlanView
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.core.state.spec_index import index_of
-from tf_scheduler.model.effects import Decision, LaunchRetired, MembersStored, MessageExecutor, Outcome
+from tf_scheduler.model.effects import Decision, LaunchRetired, MessageExecutor, Outcome
 from tf_scheduler.model.ids import TaskId, TaskName, executor_of
 from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
@@ -64,9 +64,7 @@ def direct_chief(state: SchedulerState, now: float, view: PlanView) -> Decision:
     leaving = {tasks[name].id for name in current.workers.keys() - target.keys() if name in tasks}
     leaving |= {record.id for record in tasks.values() if record.id in current.left}
     next_list = Members(chief.id, current.version + 1, target, now, left=tuple(sorted(leaving)))
-    decision = decide(
-        state.with_session(members_sent_at=0.0), MembersStored(next_list), outcomes=_changes(current, target)
-    )
+    decision = decide(state.with_session(members_sent_at=0.0), next_list, outcomes=_changes(current, target))
     return decision.then(lambda after: _sent(after, chief, next_list, now))
 
 
@@ -82,7 +80,7 @@ def _restart_mute(
     return _restart(state, view, chief, f"it has not answered within {FIRST_WITHIN:.0f} s")
 
 
-def record_members(state: SchedulerState, launch: str, progress: Progress) -> tuple[MembersStored, ...]:
+def record_members(state: SchedulerState, launch: str, progress: Progress) -> tuple[Members, ...]:
     """Return the change to store after a chief's answer; empty if nothing is new."""
     current = state.stored.members
     if current is None or current.chief != launch or progress.members is None:
@@ -91,7 +89,7 @@ def record_members(state: SchedulerState, launch: str, progress: Progress) -> tu
     confirmed = progress.members == current.version
     if (confirmed, error) == (current.confirmed, current.error):
         return ()
-    return (MembersStored(replace(current, confirmed=confirmed, error=error)),)
+    return (replace(current, confirmed=confirmed, error=error),)
 
 
 def _left_but_wanted(state: SchedulerState, current: Members, stopping: frozenset[TaskName]) -> list[TaskId]:

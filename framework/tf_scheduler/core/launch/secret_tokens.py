@@ -23,7 +23,6 @@ from tf_scheduler.model.effects import (
     ExposureAcknowledged,
     MessageExecutor,
     Outcome,
-    SecretsExposed,
     SecretTokenRedeemed,
 )
 from tf_scheduler.model.events import AcknowledgeExposures, ReloadSecrets, SecretsRequested, SharedUserFound
@@ -260,7 +259,7 @@ def _exposed(state: SchedulerState, record: TaskRecord, why: str, now: float) ->
     names |= set() if before is None else set(before.secrets)
     exposure = SecretExposure(record.agent_id, record.hostname, tuple(sorted(names)), record.id, why, now)
     outcome = Outcome("SecretsExposed", str(exposure), record.name, warning=True)
-    return decide(state, SecretsExposed(exposure), outcomes=(outcome,))
+    return decide(state, exposure, outcomes=(outcome,))
 
 
 def report_shared_user(state: SchedulerState, event: SharedUserFound) -> Decision:

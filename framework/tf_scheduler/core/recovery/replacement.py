@@ -12,7 +12,6 @@ from tf_executor.contract.states import WARNING, TaskState, Verdict
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.core.state.spec_index import TRAINERS, index_of, trains_together
 from tf_scheduler.model.effects import (
-    AgentFailureRecorded,
     AgentFailuresForgotten,
     Change,
     Decision,
@@ -184,7 +183,7 @@ def store_recoveries(
     now = recoveries[0].since
     recorded: tuple[Change, ...] = ()
     if failures is not None:
-        recorded = (*map(AgentFailuresForgotten, outdated_agents(state, now)), AgentFailureRecorded(failures))
+        recorded = (*map(AgentFailuresForgotten, outdated_agents(state, now)), failures)
     outcomes = (outcome, *failure_message(failures, now))
     return decide(state, *map(RecoveryDecided, recoveries), *recorded, outcomes=outcomes)
 

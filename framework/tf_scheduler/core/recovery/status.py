@@ -256,7 +256,7 @@ def expire_unreachable(
     silent = {record.id: state.stored.statuses[record.id] for record in records}
     unasked = [status for status in silent.values() if not reconcile.was_asked_again(state, status)]
     lost = [record for record in records if reconcile.was_asked_again(state, silent[record.id])]
-    abandoned = [effects.LaunchAbandoned(AbandonedLaunch.of(record, now)) for record in lost]
+    abandoned = [AbandonedLaunch.of(record, now) for record in lost]
     lost_statuses = [recover.lost(state, silent[record.id]) for record in lost]
     decision = reconcile.ask_again(state, unasked, now) if unasked else decide(state)
     decision = decision.then(lambda after: _conclude(after, lost_statuses, now, new_id, view))
@@ -328,7 +328,7 @@ def _remember(state: SchedulerState, status: TaskStatus, now: float) -> effects.
         hostname = record.hostname
     launch = AbandonedLaunch(status.id, status.agent_id, hostname, now)
     outcome = effects.Outcome("LaunchAbandoned", f"{launch}, which does not answer", name_of(status.id), warning=True)
-    return decide(state, effects.LaunchAbandoned(launch), calls=calls, outcomes=(outcome,))
+    return decide(state, launch, calls=calls, outcomes=(outcome,))
 
 
 def _late_success(status: TaskStatus, previous: TaskStatus | None) -> tuple[effects.Outcome, ...]:

@@ -318,8 +318,8 @@ def _apply(draft: _Draft, change: effects.Change) -> None:  # noqa: C901 - a cas
             draft.result = change.result
         case effects.RecoveryDecided():
             draft.decide_recovery(change.recovery)
-        case effects.AgentFailureRecorded():
-            draft.agent_failures.put(change.agent.agent_id, change.agent)
+        case AgentFailures():
+            draft.agent_failures.put(change.agent_id, change)
         case effects.AgentFailuresForgotten():
             draft.agent_failures.pop(change.agent_id)
         case Resized():
@@ -328,16 +328,16 @@ def _apply(draft: _Draft, change: effects.Change) -> None:  # noqa: C901 - a cas
             draft.forget_task(change.name)
         case effects.SecretTokenRedeemed():
             draft.redeemed_tokens.put(change.task_id, change.nonce)
-        case effects.SecretsExposed():
-            draft.exposures.put(change.exposure.agent_id, change.exposure)
+        case SecretExposure():
+            draft.exposures.put(change.agent_id, change)
         case effects.ExposureAcknowledged():
             draft.exposures.pop(change.agent_id)
-        case effects.ConfigurationStored():
-            draft.configurations.put(change.configuration.id, change.configuration)
+        case Configuration():
+            draft.configurations.put(change.id, change)
         case effects.ConfigurationForgotten():
             draft.configurations.pop(change.id)
-        case effects.LaunchAbandoned():
-            draft.abandoned.put(change.launch.id, change.launch)
+        case AbandonedLaunch():
+            draft.abandoned.put(change.id, change)
         case effects.AbandonedLaunchEnded():
             draft.abandoned.pop(change.id)
         case effects.LaunchRetired():
@@ -350,8 +350,8 @@ def _apply(draft: _Draft, change: effects.Change) -> None:  # noqa: C901 - a cas
             draft.paused.put(change.name, change.since)
         case effects.TaskResumed():
             draft.paused.pop(change.name)
-        case effects.MembersStored():
-            draft.members = change.members
+        case Members():
+            draft.members = change
         case _:
             assert_never(change)
 

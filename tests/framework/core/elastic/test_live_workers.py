@@ -26,7 +26,6 @@ from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import (
     Decision,
     LaunchRetired,
-    MembersStored,
     MessageExecutor,
     RecoveryDecided,
     StatusStored,
@@ -49,7 +48,7 @@ def a_training(*workers: str, **members: Any) -> SchedulerState:
     state = apply(state, *(StatusStored(a_status(item.id, healthy=True)) for item in tasks.values()))
     addresses = {TaskName(name): tasks[TaskName(name)].address for name in workers}
     sent = Members(tasks[TaskName("chief-0")].id, 2, addresses, NOW, confirmed=True)
-    return apply(state, MembersStored(replace(sent, **members)))
+    return apply(state, replace(sent, **members))
 
 
 def decided(state: SchedulerState, now: float = NOW) -> Decision:
@@ -78,19 +77,19 @@ def test_list_is_sent_again_although_a_worker_was_removed() -> None:
 def test_counted_workers_run_and_are_used_by_the_chief() -> None:
     """A worker that is not on the list, or is lost, adds nothing to the speed."""
     both, one = a_training(*WORKERS), a_training("worker-1")
-    another = apply(one, MembersStored(Members(TaskName("another"), 9, {}, 0.0)))
+    another = apply(one, Members(TaskName("another"), 9, {}, 0.0))
 
     assert (2, 1, 2) == (both.count_workers(), one.count_workers(), another.count_workers())
     assert 1 == changed(both, "worker-0", TaskState.FAILED).count_workers()
 
 
 def test_first_list_has_the_workers_that_answer() -> None:
-    decision = decided(apply(a_training(), MembersStored(Members(TaskName("another"), 9, {}, 0.0))))
+    decision = decided(apply(a_training(), Members(TaskName("another"), 9, {}, 0.0)))
 
     assert [{"0", "1"}] == sent(decision)
     (change,) = decision.changes
-    assert isinstance(change, MembersStored)
-    assert (1, False) == (change.members.version, change.members.confirmed)
+    assert isinstance(change, Members)
+    assert (1, False) == (change.version, change.confirmed)
     assert () == decision.outcomes
 
 
@@ -157,13 +156,11 @@ def test_worker_that_left_is_launched_again_before_it_joins() -> None:
     state = changed(a_training(*WORKERS), "worker-1", is_placeholder=True)
     first = decided(state)
     (change,) = first.changes
-    assert isinstance(change, MembersStored)
+    assert isinstance(change, Members)
     launch = state.stored.tasks[TaskName("worker-1")].id
-    assert (launch,) == change.members.left
+    assert (launch,) == change.left
 
-    wanted = changed(
-        apply(first.state, MembersStored(replace(change.members, confirmed=True))), "worker-1", is_placeholder=False
-    )
+    wanted = changed(apply(first.state, replace(change, confirmed=True)), "worker-1", is_placeholder=False)
     again = decided(wanted)
     assert (LaunchRetired(launch, "deploy"),) == again.changes
 
@@ -197,7 +194,5 @@ def test_answer_confirms_a_list_or_names_a_problem(version: Any, error: Any, exp
 
     changes = record_members(state, chief, Progress(1, NOW, members=version, members_error=error))
 
-    assert ([] if expected is None else [expected]) == [
-        (item.members.confirmed, item.members.error) for item in changes
-    ]
+    assert ([] if expected is None else [expected]) == [(item.confirmed, item.error) for item in changes]
     assert () == record_members(state, "another", Progress(1, NOW, members=2))

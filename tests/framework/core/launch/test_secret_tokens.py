@@ -19,7 +19,6 @@ from tf_scheduler.core.scheduler import handle
 from tf_scheduler.core.state.reducer import apply
 from tf_scheduler.model.effects import (
     MessageExecutor,
-    SecretsExposed,
     SecretTokenRedeemed,
     StatusStored,
     TaskLaunched,
@@ -261,8 +260,8 @@ def test_second_launch_on_the_agent_repeats_no_report() -> None:
     assert world.gets_secrets(nonce="theirs")
     world.ask(nonce="mine")
     (exposure,) = world.state.stored.exposures.values()
-    other = SecretsExposed(replace(exposure, launch=TaskId("worker-1__x")))
-    later = SecretsExposed(replace(exposure, launch=TaskId("worker-1__x"), at=exposure.at - 1000.0))
+    other = replace(exposure, launch=TaskId("worker-1__x"))
+    later = replace(exposure, launch=TaskId("worker-1__x"), at=exposure.at - 1000.0)
 
     kinds = []
     for change in (other, later):
@@ -278,7 +277,7 @@ def test_exposure_stays_until_it_is_acknowledged() -> None:
     assert world.gets_secrets()
     ends(world, TaskState.DROPPED)
     (exposure,) = world.state.stored.exposures.values()
-    (write,) = records.writes(SecretsExposed(exposure), world.state)
+    (write,) = records.writes(exposure, world.state)
     restarted = apply(SchedulerState(world.state.spec), *records.changes({write.key: write.value}))
     decision = handle(restarted, AcknowledgeExposures(), NOW, str)
     (delete,) = (write for change in decision.changes for write in records.writes(change, restarted))

@@ -8,8 +8,9 @@ from tf_scheduler.core.plans.scheduling import view_of
 from tf_scheduler.core.recovery import status as updates
 from tf_scheduler.core.recovery.status import REACTIONS, Belief, Report, belief_of, report_of
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.model.effects import Acknowledge, Kill, LaunchAbandoned, ResultDecided, StatusStored
+from tf_scheduler.model.effects import Acknowledge, Kill, ResultDecided, StatusStored
 from tf_scheduler.model.state import Result, SchedulerState
+from tf_scheduler.model.task import AbandonedLaunch
 
 #: Letters: s stored, k killed, r remembered, i ignored. Columns in the order of REPORTED.
 EXPECTED = """
@@ -64,7 +65,7 @@ def test_reaction_to_status(believed: str, reported: str, letter: str, decided: 
     kills = [call for call in decision.calls if isinstance(call, Kill)]
     assert ([TaskState[reported]] if letter == "s" else []) == stored
     assert (letter == "k") is bool(kills)
-    assert (letter == "r") is any(isinstance(change, LaunchAbandoned) for change in decision.changes)
+    assert (letter == "r") is any(isinstance(change, AbandonedLaunch) for change in decision.changes)
     assert [launch] == [call.task_id for call in decision.calls if isinstance(call, Acknowledge)]
 
 

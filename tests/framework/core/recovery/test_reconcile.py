@@ -25,7 +25,7 @@ from tf_scheduler.core.recovery.reconcile import (
 from tf_scheduler.core.recovery.startup_timeout import Wait, overdue_launches
 from tf_scheduler.core.scheduler import next_deadline
 from tf_scheduler.core.state.reducer import LAUNCH_TIMEOUT, apply
-from tf_scheduler.model.effects import Decision, LaunchAbandoned, Reconcile, StatusStored, TaskLaunched
+from tf_scheduler.model.effects import Decision, Reconcile, StatusStored, TaskLaunched
 from tf_scheduler.model.ids import AgentId, TaskId, TaskName, name_of
 from tf_scheduler.model.spec import RecoveryPolicy
 from tf_scheduler.model.state import FIRST_WAIT, PendingReconciliation, SchedulerState
@@ -205,7 +205,7 @@ def test_nothing_is_asked_while_disconnected() -> None:
 def with_abandoned(*since: float, asked_at: float = 0.0) -> SchedulerState:
     """Launches were given up at these times; Mesos was last asked at `asked_at`."""
     items = (AbandonedLaunch(TaskId(f"old__{n}"), AgentId(f"a{n}"), "a", at) for n, at in enumerate(since))
-    state = apply(SchedulerState(a_spec()), *map(LaunchAbandoned, items))
+    state = apply(SchedulerState(a_spec()), *items)
     return with_fields(state, connected=True, reconciliation=PendingReconciliation(abandoned_asked_at=asked_at))
 
 

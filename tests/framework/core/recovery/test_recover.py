@@ -13,7 +13,7 @@ from tf_scheduler.core.recovery import recover, replacement
 from tf_scheduler.core.recovery.replacement import replace_launch
 from tf_scheduler.core.recovery.startup_timeout import CHECK_INTERVAL, Wait, overdue_launches
 from tf_scheduler.core.state.reducer import COLLATERAL_SECONDS, apply
-from tf_scheduler.model.effects import AgentFailureRecorded, RecoveryDecided, StatusStored
+from tf_scheduler.model.effects import RecoveryDecided, StatusStored
 from tf_scheduler.model.ids import AgentId
 from tf_scheduler.model.offer import AgentSnapshot
 from tf_scheduler.model.resources import Resource
@@ -387,7 +387,7 @@ BROKEN = with_history(last_end=LIKE_ERROR)
         (with_fields(with_history(BROKEN, "ps-0", since=NOW - 60), statuses={}), {}),
         (apply(BROKEN, StatusStored(a_status("ps-0__1", TaskState.UNREACHABLE))), {}),
         (
-            apply(BROKEN, AgentFailureRecorded(AgentFailures(STATE.stored.tasks["worker-0"].agent_id, "a", (1.0,)))),
+            apply(BROKEN, AgentFailures(STATE.stored.tasks["worker-0"].agent_id, "a", (1.0,))),
             {},
         ),
         (replace(BROKEN, spec=a_spec(restart=RestartPolicy(fail_fast=False))), {}),
@@ -486,7 +486,7 @@ def test_launch_that_ends_before_its_start_moves(task_state: TaskState, reason: 
     decision = end(STATE, task_state=task_state, ran=ran, exit_code=None, reason=reason)
 
     assert moves is recoveries(decision)["worker-0"].must_move
-    blamed = any(isinstance(change, AgentFailureRecorded) for change in decision.changes)
+    blamed = any(isinstance(change, AgentFailures) for change in decision.changes)
     assert blamed is (not ran or task_state is TaskState.LOST)
 
 
@@ -497,7 +497,7 @@ def test_launch_dropped_by_its_agent_moves(source: str, blamed: bool) -> None:
 
     recovery = recoveries(decision)["worker-0"]
     assert (Cause.NOT_STARTED, (), blamed) == (recovery.cause, recovery.failures, recovery.must_move)
-    assert blamed is any(isinstance(change, AgentFailureRecorded) for change in decision.changes)
+    assert blamed is any(isinstance(change, AgentFailures) for change in decision.changes)
 
 
 def test_out_of_memory_counts_as_failure_of_task_only() -> None:
@@ -505,7 +505,7 @@ def test_out_of_memory_counts_as_failure_of_task_only() -> None:
 
     recovery = recoveries(decision)["worker-0"]
     assert (Cause.USER_ERROR, (NOW,)) == (recovery.cause, recovery.failures)
-    assert not any(isinstance(change, AgentFailureRecorded) for change in decision.changes)
+    assert not any(isinstance(change, AgentFailures) for change in decision.changes)
 
 
 @pytest.mark.parametrize(
@@ -522,7 +522,7 @@ def test_failed_stage_decides_cause(stage: str, cause: Cause, blamed: bool) -> N
     decision = end(STATE, ran=False, exit_code=None, failed_stage=stage)
 
     assert cause is recoveries(decision)["worker-0"].cause
-    assert blamed is any(isinstance(change, AgentFailureRecorded) for change in decision.changes)
+    assert blamed is any(isinstance(change, AgentFailures) for change in decision.changes)
 
 
 def test_unreachable_task_is_lost_after_timeout() -> None:

@@ -237,7 +237,7 @@ def test_launch_that_may_still_run_is_remembered_with_its_host(task_id: str, hos
 
     (change,) = update(state, task_id, TaskState.UNREACHABLE, agent_id=agent).changes
 
-    assert (task_id, hostname) == (change.launch.id, change.launch.hostname)
+    assert (task_id, hostname) == (change.id, change.hostname)
 
 
 def test_task_without_answer_is_asked_about_before_it_is_lost() -> None:

@@ -6,7 +6,7 @@ from builders import a_job, a_running_state, a_spec, a_status, with_fields
 from tf_executor.contract.states import TaskState, Verdict
 from tf_scheduler.core.state import after_job
 from tf_scheduler.core.state.reducer import apply
-from tf_scheduler.model.effects import LaunchAbandoned, ResultDecided, StatusStored
+from tf_scheduler.model.effects import ResultDecided, StatusStored
 from tf_scheduler.model.plan import UNINSTALL, PlanControl
 from tf_scheduler.model.spec import AfterFinish, CleanupPolicy, FinishPolicy, JobKind
 from tf_scheduler.model.state import Result
@@ -89,7 +89,7 @@ def test_retained_tasks_are_announced_with_their_time() -> None:
 def abandoning(*since, **fields):
     """Launches were given up at these times, and TEARDOWN may wait for their agents."""
     launches = (AbandonedLaunch(f"old__{number}", "a", f"host-{number}", at) for number, at in enumerate(since))
-    state = apply(ended(), *map(LaunchAbandoned, launches))
+    state = apply(ended(), *launches)
     return with_fields(state, **{"waits_for_agents": True, **fields})
 
 
