@@ -12,7 +12,7 @@ from builders import a_spec, a_status
 from kit.stored_samples import sample_changes
 from tf_executor.contract.states import TaskState
 from tf_scheduler.clock import REPORTED_STEP, SteadyClock, not_in_future
-from tf_scheduler.model.effects import RecoveryDecided, StatusStored, TaskResumed
+from tf_scheduler.model.effects import EntryForgotten, RecoveryDecided, StatusStored
 from tf_scheduler.model.ids import TaskId, TaskName
 from tf_scheduler.model.task import Cause, Recovery
 
@@ -84,7 +84,7 @@ def test_past_times_are_unchanged() -> None:
     status = StatusStored(a_status("worker-0__1", TaskState.UNREACHABLE, timestamp=10.0))
 
     assert [status] * 2 == [not_in_future(status, SPEC, 1_000.0), not_in_future(status, SPEC)]
-    assert TaskResumed(TaskName("worker-0")) == not_in_future(TaskResumed(TaskName("worker-0")), SPEC, 1.0)
+    assert EntryForgotten("paused", "worker-0") == not_in_future(EntryForgotten("paused", "worker-0"), SPEC, 1.0)
 
 
 def shifted(value: Any, seconds: float) -> Any:

@@ -14,7 +14,7 @@ from enum import Enum
 from functools import cache
 from pathlib import Path
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from builders import a_spec
 from tf_scheduler.model import effects
@@ -105,6 +105,8 @@ def _sample(kind: Any) -> Any:
     origin, arguments = get_origin(kind), get_args(kind)
     if hasattr(kind, "__supertype__"):
         return _sample(kind.__supertype__)
+    if origin is Literal:
+        return arguments[0]
     if origin in (Union, UnionType):
         return _sample(arguments[0])
     if origin is tuple and arguments[0] is Resource:

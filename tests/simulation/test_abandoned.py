@@ -12,7 +12,7 @@ from tf_executor.contract.strategies import Strategy
 from tf_scheduler.api.views.plan_messages import leftovers_message, sdk_uninstall_plan
 from tf_scheduler.core.recovery.reconcile import ABANDONED_INTERVAL
 from tf_scheduler.core.state.after_job import AGENT_WAIT, abandoned_message
-from tf_scheduler.model.effects import AbandonedLaunchEnded, Kill, Reconcile, Teardown
+from tf_scheduler.model.effects import EntryForgotten, Kill, Reconcile, Teardown
 from tf_scheduler.model.events import ProgressReported, ResetRequested, SecretsRequested, StatusUpdated
 from tf_scheduler.model.ids import AgentId, TaskId
 from tf_scheduler.model.plan import Verb
@@ -200,4 +200,4 @@ def test_abandoned_launch_is_stored_until_its_end() -> None:
     (put,) = records.writes(abandoned, before)
 
     assert (abandoned,) == records.changes({put.key: put.value})
-    assert (Delete(put.key),) == records.writes(AbandonedLaunchEnded(TaskId("worker-0__1")), before)
+    assert (Delete(put.key),) == records.writes(EntryForgotten("abandoned", "worker-0__1"), before)

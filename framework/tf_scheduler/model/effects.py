@@ -74,24 +74,10 @@ class LaunchRetired:
 
 
 @dataclass(frozen=True, slots=True)
-class AbandonedLaunchEnded:
-    """An abandoned launch was reported as ended, or was abandoned too long ago."""
-
-    id: TaskId
-
-
-@dataclass(frozen=True, slots=True)
 class RecoveryDecided:
     """A launch will be replaced, because it or a peer that it restarts with was lost."""
 
     recovery: Recovery
-
-
-@dataclass(frozen=True, slots=True)
-class AgentFailuresForgotten:
-    """The failures of an agent no longer count."""
-
-    agent_id: AgentId
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +86,6 @@ class TaskPaused:
 
     name: TaskName
     since: UnixTime
-
-
-@dataclass(frozen=True, slots=True)
-class TaskResumed:
-    name: TaskName
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +98,6 @@ class SecretTokenRedeemed:
 
 
 @dataclass(frozen=True, slots=True)
-class ExposureAcknowledged:
-    """An operator knows of the exposed secrets on an agent."""
-
-    agent_id: AgentId
-
-
-@dataclass(frozen=True, slots=True)
 class TaskForgotten:
     """A decommissioned task has ended: its record and status are erased."""
 
@@ -131,10 +105,16 @@ class TaskForgotten:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigurationForgotten:
-    """An old configuration is deleted."""
+class EntryForgotten:
+    """An entry of a table is erased.
 
-    id: str
+    An abandoned launch was reported as ended or was abandoned too long ago, failures of an agent no longer count, a
+    task resumes, an operator knows of exposed secrets, or a configuration is old.
+    """
+
+    #: Field of StoredState.
+    table: Literal["abandoned", "agent_failures", "paused", "exposures", "configurations"]
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,21 +137,17 @@ Change = (
     | ResultDecided
     | LaunchRetired
     | AbandonedLaunch
-    | AbandonedLaunchEnded
     | RecoveryDecided
     | AgentFailures
-    | AgentFailuresForgotten
     | Resized
     | Members
     | TaskPaused
-    | TaskResumed
     | SecretTokenRedeemed
     | SecretExposure
-    | ExposureAcknowledged
     | TaskForgotten
+    | EntryForgotten
     | PlanControlled
     | Configuration
-    | ConfigurationForgotten
 )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from tf_scheduler.core.state.spec_index import index_of
 from tf_scheduler.errors import OptionsError
-from tf_scheduler.model.effects import Change, ConfigurationForgotten
+from tf_scheduler.model.effects import Change, EntryForgotten
 from tf_scheduler.model.redaction import MASK
 from tf_scheduler.model.state import Configuration, newest_first
 
@@ -66,7 +66,7 @@ def select_configuration(
     if before and before[0].id == candidate.id:
         return SelectedConfiguration(options)
     oldest = [item for item in before if item.id != candidate.id][MAX_CONFIGURATIONS - 1 :]
-    forgotten = (ConfigurationForgotten(item.id) for item in oldest)
+    forgotten = (EntryForgotten("configurations", item.id) for item in oldest)
     return SelectedConfiguration(options, (candidate, *forgotten))
 
 

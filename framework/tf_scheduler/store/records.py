@@ -61,12 +61,18 @@ ABANDONED = "abandoned"
 AGENTS, PAUSED, SIZE, MEMBERS = "agents", "paused", "size", "members"
 CONFIGURATIONS = "configurations"
 EXPOSED = "exposed"
+#: Field of StoredState -> prefix of its keys.
+_TABLES = {
+    "abandoned": ABANDONED,
+    "agent_failures": AGENTS,
+    "paused": PAUSED,
+    "exposures": EXPOSED,
+    "configurations": CONFIGURATIONS,
+}
 
 
 def writes(change: effects.Change, before: SchedulerState) -> tuple[Write, ...]:
     """Return the writes of one change; `before` is the state before the change."""
-    if key := _deleted_key(change):
-        return (Delete(key),)
     match change:
         case effects.FrameworkRegistered():
             return (_put(FRAMEWORK, {"id": change.framework_id, "removed": change.removed}),)
@@ -86,6 +92,8 @@ def writes(change: effects.Change, before: SchedulerState) -> tuple[Write, ...]:
             return (_put(f"{REDEEMED}/{change.task_id}", _fields(change)),)
         case SecretExposure():
             return (_put(f"{EXPOSED}/{change.agent_id}", _fields(change)),)
+        case effects.EntryForgotten():
+            return (Delete(f"{_TABLES[change.table]}/{change.key}"),)
         case effects.TaskPaused():
             return (_put(f"{PAUSED}/{change.name}", _fields(change)),)
         case effects.LaunchRetired():
@@ -104,22 +112,6 @@ def writes(change: effects.Change, before: SchedulerState) -> tuple[Write, ...]:
         case Configuration():
             return (_put(f"{CONFIGURATIONS}/{change.id}", _fields(change)),)
     raise TypeError(change)
-
-
-def _deleted_key(change: effects.Change) -> str:
-    """Return the key of a change that only deletes this key, else an empty text."""
-    match change:
-        case effects.AbandonedLaunchEnded():
-            return f"{ABANDONED}/{change.id}"
-        case effects.AgentFailuresForgotten():
-            return f"{AGENTS}/{change.agent_id}"
-        case effects.TaskResumed():
-            return f"{PAUSED}/{change.name}"
-        case effects.ExposureAcknowledged():
-            return f"{EXPOSED}/{change.agent_id}"
-        case effects.ConfigurationForgotten():
-            return f"{CONFIGURATIONS}/{change.id}"
-    return ""
 
 
 def put_record(record: TaskRecord) -> Put:

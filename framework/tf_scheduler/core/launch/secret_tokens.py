@@ -20,7 +20,7 @@ from tf_executor.contract.states import TaskState
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.model.effects import (
     Decision,
-    ExposureAcknowledged,
+    EntryForgotten,
     MessageExecutor,
     Outcome,
     SecretTokenRedeemed,
@@ -280,7 +280,7 @@ def _acknowledge(state: SchedulerState) -> Decision:
     message = f"Acknowledged that secrets may have been taken on {', '.join(item.hostname for item in exposures)}"
     decision = decide(
         state,
-        *(ExposureAcknowledged(item.agent_id) for item in exposures),
+        *(EntryForgotten("exposures", item.agent_id) for item in exposures),
         outcomes=(Outcome("SecretsAcknowledged", message),),
     )
     return replace(decision, answer=Answer(Reply.OK, message))

@@ -17,11 +17,11 @@ from tf_scheduler.core.state.spec_index import index_of, is_sleeping, override_o
 from tf_scheduler.model.effects import (
     Change,
     Decision,
+    EntryForgotten,
     MessageExecutor,
     Outcome,
     RecoveryDecided,
     TaskPaused,
-    TaskResumed,
 )
 from tf_scheduler.model.events import ExecRequested, PodCommand, ScaleRequested
 from tf_scheduler.model.ids import TaskName, executor_of
@@ -140,7 +140,7 @@ def _changes(state: SchedulerState, verb: PodVerb, record: TaskRecord, now: floa
         return _launch_again(state, record, replace(recovery, previous_address_until=now, must_move=True))
     paused = {name: since for name, since in state.stored.paused.items() if name != record.name}
     if verb is PodVerb.RESUME:
-        return [*_switched(state, record, paused, why, now), TaskResumed(record.name)]
+        return [*_switched(state, record, paused, why, now), EntryForgotten("paused", record.name)]
     return [*_switched(state, record, {**paused, record.name: now}, why, now), TaskPaused(record.name, now)]
 
 

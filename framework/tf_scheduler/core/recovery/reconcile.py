@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from tf_executor.contract.states import TaskState
 from tf_scheduler.core.state.reducer import decide, lost_at
-from tf_scheduler.model.effects import AbandonedLaunchEnded, Decision, Reconcile
+from tf_scheduler.model.effects import Decision, EntryForgotten, Reconcile
 from tf_scheduler.model.ids import AgentId, TaskId
 from tf_scheduler.model.state import FIRST_WAIT, PendingReconciliation, SchedulerState
 from tf_scheduler.model.task import TaskRecord, TaskStatus
@@ -108,7 +108,7 @@ def _poll_abandoned(state: SchedulerState, now: float) -> Decision:
     newest = sorted(items.values(), key=lambda item: item.since)[-MAX_ABANDONED:]
     agents = {item.id: item.agent_id for item in newest if now < item.since + MAX_ABANDONED_AGE}
     after = state.with_session(reconciliation=replace(pending, abandoned_asked_at=now))
-    dropped = (AbandonedLaunchEnded(launch) for launch in items if launch not in agents)
+    dropped = (EntryForgotten("abandoned", launch) for launch in items if launch not in agents)
     return decide(after, *dropped, calls=(Reconcile(agents),) if agents else ())
 
 

@@ -12,9 +12,9 @@ from tf_executor.contract.states import WARNING, TaskState, Verdict
 from tf_scheduler.core.state.reducer import decide
 from tf_scheduler.core.state.spec_index import TRAINERS, index_of, trains_together
 from tf_scheduler.model.effects import (
-    AgentFailuresForgotten,
     Change,
     Decision,
+    EntryForgotten,
     Outcome,
     RecoveryDecided,
     ResultDecided,
@@ -183,7 +183,7 @@ def store_recoveries(
     now = recoveries[0].since
     recorded: tuple[Change, ...] = ()
     if failures is not None:
-        recorded = (*map(AgentFailuresForgotten, outdated_agents(state, now)), failures)
+        recorded = (*(EntryForgotten("agent_failures", agent) for agent in outdated_agents(state, now)), failures)
     outcomes = (outcome, *failure_message(failures, now))
     return decide(state, *map(RecoveryDecided, recoveries), *recorded, outcomes=outcomes)
 

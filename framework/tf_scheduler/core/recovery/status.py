@@ -163,7 +163,9 @@ def on_update(state: SchedulerState, status: TaskStatus, now: float, new_id: New
         return decision
     message = f"{status.id} on {abandoned.hostname}, which had been given up, {status.state.phrase}"
     outcome = effects.Outcome("TaskStatus", message, name_of(status.id))
-    return decision.then(lambda after: decide(after, effects.AbandonedLaunchEnded(status.id), outcomes=(outcome,)))
+    return decision.then(
+        lambda after: decide(after, effects.EntryForgotten("abandoned", status.id), outcomes=(outcome,))
+    )
 
 
 def _on_update(

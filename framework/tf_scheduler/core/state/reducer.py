@@ -320,8 +320,6 @@ def _apply(draft: _Draft, change: effects.Change) -> None:  # noqa: C901 - a cas
             draft.decide_recovery(change.recovery)
         case AgentFailures():
             draft.agent_failures.put(change.agent_id, change)
-        case effects.AgentFailuresForgotten():
-            draft.agent_failures.pop(change.agent_id)
         case Resized():
             draft.resize(change)
         case effects.TaskForgotten():
@@ -330,16 +328,10 @@ def _apply(draft: _Draft, change: effects.Change) -> None:  # noqa: C901 - a cas
             draft.redeemed_tokens.put(change.task_id, change.nonce)
         case SecretExposure():
             draft.exposures.put(change.agent_id, change)
-        case effects.ExposureAcknowledged():
-            draft.exposures.pop(change.agent_id)
         case Configuration():
             draft.configurations.put(change.id, change)
-        case effects.ConfigurationForgotten():
-            draft.configurations.pop(change.id)
         case AbandonedLaunch():
             draft.abandoned.put(change.id, change)
-        case effects.AbandonedLaunchEnded():
-            draft.abandoned.pop(change.id)
         case effects.LaunchRetired():
             draft.retired.put(change.task_id, change.plan)
             draft.next_kill_at = 0.0
@@ -348,8 +340,8 @@ def _apply(draft: _Draft, change: effects.Change) -> None:  # noqa: C901 - a cas
             draft.next_kill_at = 0.0
         case effects.TaskPaused():
             draft.paused.put(change.name, change.since)
-        case effects.TaskResumed():
-            draft.paused.pop(change.name)
+        case effects.EntryForgotten():
+            getattr(draft, change.table).pop(change.key)
         case Members():
             draft.members = change
         case _:
