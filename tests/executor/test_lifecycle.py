@@ -17,7 +17,6 @@ from tf_executor.lifecycle.events import (
     Event,
     Exited,
     FreezeChanged,
-    FrozenTooLong,
     KillTree,
     LaunchRefused,
     LaunchRequested,
@@ -35,6 +34,7 @@ from tf_executor.lifecycle.events import (
     TaskStopRequested,
     Terminate,
     TreeGone,
+    Unhealthy,
 )
 from tf_executor.lifecycle.steps import ACKNOWLEDGE_LIMIT, SWEEP_LIMIT, IllegalTaskTransitionError, step
 
@@ -62,7 +62,9 @@ RUNNING = play(AgentConnected(killing_known=True), LaunchRequested(), Spawned())
 
 def test_stop_of_frozen_program_reports_its_last_answer() -> None:
     """Otherwise the scheduler would believe that the program has never begun."""
-    _, actions = play(Ready("up"), FreezeChanged("is stopped", is_frozen=True), FrozenTooLong("frozen"), state=RUNNING)
+    _, actions = play(
+        Ready("up"), FreezeChanged("is stopped", is_frozen=True), Unhealthy("frozen", is_frozen=True), state=RUNNING
+    )
     reports = [(action.state, action.healthy) for action in actions if isinstance(action, SendReport)]
     assert [("TASK_RUNNING", True), ("TASK_RUNNING", False), ("TASK_KILLING", True)] == reports
 

@@ -116,6 +116,8 @@ class Unhealthy(Event):
     """The program runs but fails its liveness check."""
 
     reason: str
+    #: Whether its processes were stopped or blocked for too long.
+    is_frozen: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,13 +126,6 @@ class FreezeChanged(Event):
 
     message: str
     is_frozen: bool
-
-
-@dataclass(frozen=True)
-class FrozenTooLong(Event):
-    """The program's processes were stopped or blocked for too long."""
-
-    reason: str
 
 
 @dataclass(frozen=True)

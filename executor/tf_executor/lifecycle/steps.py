@@ -157,14 +157,10 @@ def _ignore(state: LifecycleState, event: events.Event, now: float) -> Step:  # 
 def _unhealthy(state: LifecycleState, event: events.Unhealthy, now: float) -> Step:
     if not _is_program(state):
         return state, ()
-    return _terminate(state, events.StopReason(event.reason, failed=True, healthy=False), now + state.launch.grace)
-
-
-def _frozen_too_long(state: LifecycleState, event: events.FrozenTooLong, now: float) -> Step:
-    """Fail the task, but not as unhealthy, because programs are frozen from outside."""
-    if not _is_program(state):
-        return state, ()
-    return _terminate(state, events.StopReason(event.reason, failed=True, was_frozen=True), now + state.launch.grace)
+    # A frozen task does not fail as unhealthy, because programs are frozen from outside.
+    healthy = None if event.is_frozen else False
+    stopped = events.StopReason(event.reason, failed=True, healthy=healthy, was_frozen=event.is_frozen)
+    return _terminate(state, stopped, now + state.launch.grace)
 
 
 def _memory_exceeded(state: LifecycleState, event: events.MemoryExceeded, now: float) -> Step:
@@ -284,7 +280,6 @@ _TABLE: dict[tuple[TaskPhase, type], _Handler] = {
     (TaskPhase.RUNNING, events.Ready): _ready,
     (TaskPhase.RUNNING, events.Unhealthy): _unhealthy,
     (TaskPhase.RUNNING, events.FreezeChanged): _freeze_changed,
-    (TaskPhase.RUNNING, events.FrozenTooLong): _frozen_too_long,
     (TaskPhase.RUNNING, events.MemoryExceeded): _memory_exceeded,
     (TaskPhase.RUNNING, events.Superseded): _superseded,
     (TaskPhase.RUNNING, events.TaskStopRequested): _stop,
@@ -315,7 +310,7 @@ for _phase in set(TaskPhase) - {TaskPhase.STARTING, TaskPhase.CLOSED}:
     _TABLE[_phase, events.AgentDisconnected] = _disconnected
     _TABLE[_phase, events.AgentLost] = _aborted
 # Events of the watching threads may still be queued.
-_WATCHED = (events.Prepared, events.Ready, events.Unhealthy, events.FreezeChanged, events.FrozenTooLong)
+_WATCHED = (events.Prepared, events.Ready, events.Unhealthy, events.FreezeChanged)
 for _phase in (TaskPhase.STOPPING, TaskPhase.SWEEPING, TaskPhase.KILLING, TaskPhase.ENDED):
     for _late in (*_WATCHED, events.MemoryExceeded, events.Superseded):
         _TABLE[_phase, _late] = _ignore

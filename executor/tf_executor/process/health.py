@@ -10,7 +10,7 @@ from typing import Callable, Sequence, Union
 
 from tf_executor.contract.settings import Liveness
 from tf_executor.contract.text import format_duration
-from tf_executor.lifecycle.events import FreezeChanged, FrozenTooLong, Ready, Unhealthy
+from tf_executor.lifecycle.events import FreezeChanged, Ready, Unhealthy
 from tf_executor.process.freezing import FreezeDetector, ProcessSample
 
 # Readiness: a gRPC server is an HTTP/2 server, which sends a SETTINGS frame (RFC 9113, 3.4 and 4.1).
@@ -75,7 +75,7 @@ SAMPLE_INTERVAL, FREEZE_REPORTED_AFTER = 15.0, 30.0
 #: Seconds between the two samples that decide whether a program that fails its check is frozen.
 _CHECK_INTERVAL = 1.0
 
-OnEvent = Callable[[Union[Ready, Unhealthy, FreezeChanged, FrozenTooLong]], None]
+OnEvent = Callable[[Union[Ready, Unhealthy, FreezeChanged]], None]
 #: Return why the program is not alive, or an empty string.
 Probe = Callable[[], str]
 
@@ -128,9 +128,9 @@ class HealthChecks:
     def watch_freezing(
         self, limit: float, sample: Callable[[], Sequence[ProcessSample]], silent_for: Callable[[], float]
     ) -> None:
-        """Report when processes freeze and continue; FrozenTooLong after `limit` seconds.
+        """Report when processes freeze and continue; Unhealthy after `limit` seconds.
 
-        `limit` 0: never. FrozenTooLong also needs `limit` seconds of silence: a program that prints or reports works,
+        `limit` 0: never. Unhealthy also needs `limit` seconds of silence: a program that prints or reports works,
         although one of its processes is frozen.
         """
         self._sample = sample
@@ -171,13 +171,13 @@ class HealthChecks:
                 return
         self._on_event(self._failure(f"stalled: no progress and no output for {format_duration(round(silent))}"))
 
-    def _failure(self, reason: str) -> Unhealthy | FrozenTooLong:
-        """Return the event of a failed check; FrozenTooLong if processes are frozen."""
+    def _failure(self, reason: str) -> Unhealthy:
+        """Return the event of a failed check, and whether processes are frozen."""
         detector = FreezeDetector()
         detector.add(self._sample(), 0.0)
         self._stopped.wait(_CHECK_INTERVAL)
         if detector.add(self._sample(), _CHECK_INTERVAL):
-            return FrozenTooLong(f"{reason}; {detector.describe()}")
+            return Unhealthy(f"{reason}; {detector.describe()}", is_frozen=True)
         return Unhealthy(reason)
 
     def _watch_freezing(self, limit: float, silent_for: Callable[[], float]) -> None:
@@ -193,7 +193,8 @@ class HealthChecks:
                 text = f"continues after it was frozen for {format_duration(round(reported))}"
                 self._on_event(FreezeChanged(text, is_frozen=False))
             if limit and min(seconds, silent_for()) >= limit:
-                self._on_event(FrozenTooLong(f"frozen for {format_duration(round(seconds))}: {detector.describe()}"))
+                reason = f"frozen for {format_duration(round(seconds))}: {detector.describe()}"
+                self._on_event(Unhealthy(reason, is_frozen=True))
                 return
             reported = seconds if seconds >= reported_after else 0.0
 
