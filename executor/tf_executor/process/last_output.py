@@ -58,7 +58,14 @@ def excerpt(data: bytes, secrets: Sequence[str], size: int, is_truncated: bool, 
     repeats = (
         (line, len(list(group))) for line, group in groupby(line for line in lines if not _MARKERS.fullmatch(line))
     )
-    return _last_bytes(_SEPARATOR.join(f"{line} ({n} times)" if n > 1 else line for line, n in repeats), size)
+    text = _SEPARATOR.join(f"{line} ({n} times)" if n > 1 else line for line, n in repeats)
+    encoded = text.encode()
+    if len(encoded) <= size:
+        return text
+    end = encoded[len(encoded) + 3 - size :].decode("utf-8", "ignore")
+    # Begin with a complete line if that keeps more than half.
+    _part, separator, rest = end.partition(_SEPARATOR)
+    return "..." + (rest if separator and len(rest) > len(end) // 2 else end)
 
 
 def _inside(sandbox: str) -> re.Pattern[str]:
@@ -96,16 +103,6 @@ def _as_displayed(line: str) -> str:
     """Return the line as a terminal displays it: no colours, no overwritten text."""
     visible = _ESCAPES.sub("", line).rstrip("\r").rpartition("\r")[2]
     return _CONTROL.sub("", visible).rstrip()
-
-
-def _last_bytes(text: str, size: int) -> str:
-    data = text.encode()
-    if len(data) <= size:
-        return text
-    end = data[len(data) + 3 - size :].decode("utf-8", "ignore")
-    # Begin with a complete line if that keeps more than half.
-    _part, separator, rest = end.partition(_SEPARATOR)
-    return "..." + (rest if separator and len(rest) > len(end) // 2 else end)
 
 
 def storage_reason(stderr: bytes) -> bytes:

@@ -69,7 +69,8 @@ def _kill_all(marks: set[bytes], sessions: dict[bytes, bytes]) -> None:
 
 def _find(marks: set[bytes], sessions: dict[bytes, bytes]) -> list[int]:
     """Return the processes of the task."""
-    stats = {pid: _stat(pid) for pid in _processes()}
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - without pathlib
+    stats = {pid: _stat(pid) for pid in pids}
 
     def is_own(pid: int) -> bool:
         session = stats[pid][2]
@@ -97,10 +98,6 @@ def _stat(pid: int) -> tuple[bytes, bytes, bytes, bytes]:
         return fields[0], fields[1], fields[3], fields[19]
     except OSError:
         return b"X", b"0", b"0", b"0"
-
-
-def _processes() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - without pathlib
 
 
 def _environment(pid: int) -> set[bytes]:

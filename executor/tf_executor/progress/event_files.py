@@ -233,20 +233,17 @@ class ProgressDetector:
                 self._files[path] = EventFile(path) if own else None
             file = self._files.get(path)
             if file is not None:
-                self._read(path, file)
+                try:
+                    for scalar in file.new_scalars():
+                        self._note(scalar)
+                except (OSError, EventFileError):
+                    self._files[path] = None
         if (self._step, self._epoch) == before:
             return {}
         loss = self._losses.get(min(self._losses, key=_rank)) if self._losses else None
         counts = {name: n for name, n in (("step", self._step), ("epoch", self._epoch)) if n >= 0}
         values = {**counts, "loss": loss, "examples": self._examples, "begun": self._begun}
         return {name: value for name, value in values.items() if value is not None}
-
-    def _read(self, path: Path, file: EventFile) -> None:
-        try:
-            for scalar in file.new_scalars():
-                self._note(scalar)
-        except (OSError, EventFileError):
-            self._files[path] = None
 
     def _note(self, scalar: Scalar) -> None:
         if scalar.tag.rpartition("/")[2].startswith(_OF_EPOCH):

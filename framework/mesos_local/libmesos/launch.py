@@ -83,20 +83,15 @@ def run_containerizer(library: str, arguments: list[str]) -> int:
     if arguments[:1] == ["network-cni-setup"]:
         libmesos.call(f"{native.CNI_SETUP}C1Ev", native.pointer(subcommand))
         return _execute(libmesos, native.CNI_SETUP, subcommand, arguments)
-    launch_info = _launch_info()
-    c.c_void_p.from_buffer(subcommand).value = libmesos.vtable(native.LAUNCHER_VTABLE)
-    libmesos.call(f"{native.LAUNCHER}5FlagsC1Ev", native.pointer(subcommand, native.FLAGS_IN_LAUNCHER))
-    redirect_output(_sandbox(launch_info))
-    return _execute(libmesos, native.LAUNCHER, subcommand, arguments)
-
-
-def _launch_info() -> dict[str, Any]:
-    """Return ContainerLaunchInfo; remove mounts of files that this kernel lacks."""
+    # Remove mounts of files that this kernel lacks.
     launch_info: dict[str, Any] = json.loads(os.environ.get("MESOS_CONTAINERIZER_LAUNCH_INFO", "{}"))
     if mounts := launch_info.get("mounts"):
         launch_info["mounts"] = [mount for mount in mounts if not mount.get("target", "").endswith(_SYSRQ)]
         os.environ["MESOS_CONTAINERIZER_LAUNCH_INFO"] = json.dumps(launch_info)
-    return launch_info
+    c.c_void_p.from_buffer(subcommand).value = libmesos.vtable(native.LAUNCHER_VTABLE)
+    libmesos.call(f"{native.LAUNCHER}5FlagsC1Ev", native.pointer(subcommand, native.FLAGS_IN_LAUNCHER))
+    redirect_output(_sandbox(launch_info))
+    return _execute(libmesos, native.LAUNCHER, subcommand, arguments)
 
 
 def _sandbox(launch_info: Mapping[str, Any]) -> str | None:
