@@ -198,7 +198,14 @@ class SecretStore:
         """Return a secret's value. Raise SecretError, SourceUnavailableError."""
         answer = self._get(source)
         if answer.status_code == requests.codes.ok:
-            return _value(source, answer)
+            if answer.headers.get("Content-Type", "").startswith(_BINARY):
+                return answer.content
+            try:
+                value: bytes = answer.json()["value"].encode()
+                is_base64 = source.path.rpartition("/")[2].startswith(BASE64_PREFIX)
+                return base64.b64decode(value, validate=True) if is_base64 else value
+            except (ValueError, KeyError, TypeError, AttributeError, binascii.Error):
+                raise SecretError(f"{source}: the DC/OS secret store did not return a secret") from None
         message = f"{source}: the DC/OS secret store returned HTTP {answer.status_code}: {answer.text[:_MAX_TEXT]}"
         if answer.status_code >= requests.codes.server_error or answer.status_code == requests.codes.too_many_requests:
             raise SourceUnavailableError(message)
@@ -223,14 +230,3 @@ class SecretStore:
             except OSError as error:  # from requests or the login
                 message = f"{source}: the DC/OS secret store does not answer: {str(error)[:_MAX_TEXT]}"
                 raise SourceUnavailableError(message) from error
-
-
-def _value(source: SecretSource, answer: requests.Response) -> bytes:
-    if answer.headers.get("Content-Type", "").startswith(_BINARY):
-        return answer.content
-    try:
-        value: bytes = answer.json()["value"].encode()
-        is_base64 = source.path.rpartition("/")[2].startswith(BASE64_PREFIX)
-        return base64.b64decode(value, validate=True) if is_base64 else value
-    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error):
-        raise SecretError(f"{source}: the DC/OS secret store did not return a secret") from None

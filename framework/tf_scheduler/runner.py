@@ -222,17 +222,14 @@ class Runner:
             driver.perform(call)
             self._checkpoint("after", type(call).__name__)
         for event, decision in zip(events, decisions, strict=True):
-            self._report(event, decision)
+            self._decisions += 1
+            for outcome, fields in log_fields(self._decisions, event, decision):
+                level = logging.WARNING if outcome.warning else logging.INFO
+                log.log(level, "%s", outcome.message, extra=fields)
+            for observer in self._observers:
+                observer(event, decision)
         self._checkpoint("after", "outcomes")
         return decisions
-
-    def _report(self, event: Event, decision: Decision) -> None:
-        self._decisions += 1
-        for outcome, fields in log_fields(self._decisions, event, decision):
-            level = logging.WARNING if outcome.warning else logging.INFO
-            log.log(level, "%s", outcome.message, extra=fields)
-        for observer in self._observers:
-            observer(event, decision)
 
     def _check_leadership(self) -> None:
         if self._leadership is not None:

@@ -82,7 +82,13 @@ class AgentFiles:
     def _read(self, state: SchedulerState, record: TaskRecord, name: str, offset: int | None, length: int) -> FileChunk:
         agent = self._address(record)
         path = f"{_sandbox(state, record)}/{name}"
-        self._check(agent, path, name)
+        # Only regular files: opening a named pipe blocks the agent forever.
+        listing = self._browse(agent, path.rpartition("/")[0], name)
+        modes = {entry["path"]: entry["mode"] for entry in listing}
+        if path not in modes:
+            raise FileError(404, _MISSING.format(name))
+        if not modes[path].startswith("-"):
+            raise FileError(400, f"{name}: not a regular file, but a folder, pipe or device")
         size = self._piece(agent, path, name, -1, 0).offset
         start = max(0, size - length) if offset is None else min(offset, size)
         if start >= size:
@@ -94,15 +100,6 @@ class AgentFiles:
             if not part or len(data) >= length:
                 break
         return FileChunk(start, data, max(size, start + len(data)))
-
-    def _check(self, agent: str, path: str, name: str) -> None:
-        """Reject all but regular files: opening a named pipe blocks the agent forever."""
-        listing = self._browse(agent, path.rpartition("/")[0], name)
-        modes = {entry["path"]: entry["mode"] for entry in listing}
-        if path not in modes:
-            raise FileError(404, _MISSING.format(name))
-        if not modes[path].startswith("-"):
-            raise FileError(400, f"{name}: not a regular file, but a folder, pipe or device")
 
     def _browse(self, agent: str, folder: str, name: str) -> Any:
         return self._ask(agent, f"/files/browse?path={quote(folder, safe='')}", name, _MAX_LISTING)

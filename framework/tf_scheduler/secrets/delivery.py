@@ -136,7 +136,13 @@ class SecretService:
             return FORBIDDEN, ""
         if answer.reply is not Reply.OK:
             return UNAVAILABLE if answer.reply is Reply.RETRY else FORBIDDEN, answer.message
-        return self._values(decision, event)
+        record = decision.state.stored.tasks[name_of(event.task_id)]
+        try:
+            secrets = [_item(item, self.sources) for item in self.secrets_of(decision.state, record)]
+        except SecretError as error:
+            log.warning("secrets of %s not delivered: %s", record.name, error)
+            return UNAVAILABLE if isinstance(error, SourceUnavailableError) else MISSING, str(error)
+        return OK, {"secrets": secrets}
 
     def observe(self, event: Event, decision: Decision) -> None:  # noqa: ARG002 - an Observer
         """Observe the loop: pass a stored decision to the request that waits for it."""
@@ -149,15 +155,6 @@ class SecretService:
         """Return the rate limit's key: a launch with a valid token has a key of its own."""
         is_known = self._state is not None and self.is_known(self._state, event)
         return client_key(event.address), event.task_id if is_known else ""
-
-    def _values(self, decision: Decision, event: SecretsRequested) -> tuple[int, Any]:
-        record = decision.state.stored.tasks[name_of(event.task_id)]
-        try:
-            secrets = [_item(item, self.sources) for item in self.secrets_of(decision.state, record)]
-        except SecretError as error:
-            log.warning("secrets of %s not delivered: %s", record.name, error)
-            return UNAVAILABLE if isinstance(error, SourceUnavailableError) else MISSING, str(error)
-        return OK, {"secrets": secrets}
 
 
 def _problem(document: Any) -> str:

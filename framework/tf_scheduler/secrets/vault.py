@@ -89,7 +89,10 @@ class Vault:
             self._client.token = self._login.token().decode().strip()
 
     def _value(self, source: SecretSource) -> bytes:
-        mount, version = self._mount(source.path)
+        # Mount point and version of the path's engine; read access suffices.
+        answer: Any = self._client.adapter.get(f"/v1/sys/internal/ui/mounts/{source.path}")
+        about = answer["data"]
+        mount, version = about["path"].strip("/"), int((about.get("options") or {}).get("version") or 1)
         inside = source.path[len(mount) :].strip("/")
         engine = self._client.secrets.kv
         if version == 2:
@@ -101,12 +104,6 @@ class Vault:
             raise SecretError(f"{source}: unknown key; valid keys: {', '.join(sorted(values))}")
         value = values[source.key]
         return (value if isinstance(value, str) else json.dumps(value)).encode()
-
-    def _mount(self, path: str) -> tuple[str, int]:
-        """Return mount point and version of the path's engine; read access suffices."""
-        answer: Any = self._client.adapter.get(f"/v1/sys/internal/ui/mounts/{path}")
-        about = answer["data"]
-        return about["path"].strip("/"), int((about.get("options") or {}).get("version") or 1)
 
     def _policy(self, source: SecretSource) -> str:
         mount, _, inside = source.path.partition("/")

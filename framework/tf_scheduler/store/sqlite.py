@@ -155,7 +155,11 @@ def _adopt(connection: sqlite3.Connection, path: Path) -> None:
     _schema_version(connection, path)
     if (check := connection.execute("PRAGMA quick_check(1)").fetchone()) != ("ok",):
         raise _corrupt(path, str(check[0]))
-    _make_private(path)
+    # Restrict the state file and SQLite's log and index to the owner.
+    for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        with suppress(FileNotFoundError):
+            if file.stat().st_mode & 0o077:
+                file.chmod(0o600)
     if connection.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
         raise interface.StoreError(
             f"{path}: the file system does not support SQLite's write-ahead log; use a local file system"
@@ -183,14 +187,6 @@ def _schema_version(connection: sqlite3.Connection, path: Path) -> int:
     if version > len(MIGRATIONS):
         raise interface.StoreVersionError(str(path), version, len(MIGRATIONS))
     return version
-
-
-def _make_private(path: Path) -> None:
-    """Restrict the state file and SQLite's log and index to the owner."""
-    for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
-        with suppress(FileNotFoundError):
-            if file.stat().st_mode & 0o077:
-                file.chmod(0o600)
 
 
 def _corrupt(path: Path, reason: str) -> interface.StoreCorruptError:

@@ -240,7 +240,14 @@ def _tasks(overview: Overview, rows: int, width: int, seconds: float, history: R
     yield from _aligned(table, width)
     if len(visible) < len(overview.tasks):
         names = {task.name for task in visible}
-        yield from _rest([task for task in overview.tasks if task.name not in names], width)
+        # A sentence such as `... and 46 workers TRAINING, steps 402 to 406`.
+        tasks = [task for task in overview.tasks if task.name not in names]
+        counts = Counter((task.name.rpartition("-")[0], task.activity.upper()) for task in tasks)
+        groups = [f"{pluralize(count, job)} {word}" for (job, word), count in counts.items()]
+        if steps := sorted(task.step for task in tasks if task.step is not None):
+            first, last = format_number(steps[0]), format_number(steps[-1])
+            groups.append(f"step {first}" if first == last else f"steps {first} to {last}")
+        yield from _folded(f"... and {', '.join(groups)}", width)
 
 
 #: Names of the columns; a table that is too wide loses columns in the order of `_LESS`.
@@ -281,16 +288,6 @@ def _aligned(table: Sequence[Mapping[str, Text]], width: int) -> Iterator[Text]:
             line.append("  ").append_text(cell).append(" " * (sizes[name] - cell.cell_len))
         line.rstrip()
         yield line
-
-
-def _rest(tasks: Sequence[TaskRow], width: int) -> Iterator[Text]:
-    """Yield a sentence such as `... and 46 workers TRAINING, steps 402 to 406`."""
-    counts = Counter((task.name.rpartition("-")[0], task.activity.upper()) for task in tasks)
-    groups = [f"{pluralize(count, job)} {word}" for (job, word), count in counts.items()]
-    if steps := sorted(task.step for task in tasks if task.step is not None):
-        first, last = format_number(steps[0]), format_number(steps[-1])
-        groups.append(f"step {first}" if first == last else f"steps {first} to {last}")
-    yield from _folded(f"... and {', '.join(groups)}", width)
 
 
 def _width(parts: Iterable[Text]) -> int:

@@ -58,7 +58,9 @@ def direct_chief(state: SchedulerState, now: float, view: PlanView) -> Decision:
         return decide(state)
     if current.error:
         return _restart(state, view, chief, current.error)
-    if _awaits_lost(state, current):
+    # TensorFlow waits for a lost worker, and so allows no change.
+    statuses = (state.status(name) for name in current.workers if name in index_of(state.spec).tasks)
+    if any(status is None or status.state.has_ended or status.state.is_silent for status in statuses):
         return decide(state)
     tasks = state.stored.tasks
     leaving = {tasks[name].id for name in current.workers.keys() - target.keys() if name in tasks}
@@ -138,12 +140,6 @@ def _why_restart(state: SchedulerState, current: Members, target: Mapping[TaskNa
     # An absent scheduler hears no answer.
     is_late = now >= max(current.since + limit, state.session.connected_at + CONFIRM_WITHIN)
     return f"it did not confirm its workers within {limit:.0f} s" if is_late else ""
-
-
-def _awaits_lost(state: SchedulerState, current: Members) -> bool:
-    """Return whether TensorFlow waits for a lost worker, and so allows no change."""
-    statuses = (state.status(name) for name in current.workers if name in index_of(state.spec).tasks)
-    return any(status is None or status.state.has_ended or status.state.is_silent for status in statuses)
 
 
 def _restart(state: SchedulerState, view: PlanView, chief: TaskRecord, why: str) -> Decision:
