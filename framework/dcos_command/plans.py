@@ -47,7 +47,10 @@ def plan_tree(name: str, plan: Plan) -> Iterator[Line]:
     for last, phase in _with_last(plan["phases"]):
         yield _heading("└─ " if last else "├─ ", phase["name"], phase)
         for final, step in _with_last(phase["steps"]):
-            yield _step(("   " if last else "│  ") + ("└─ " if final else "├─ "), step)
+            indent = ("   " if last else "│  ") + ("└─ " if final else "├─ ")
+            text = step.get("message") if step["status"] != "COMPLETE" else ""
+            words = (indent, step["name"], " (", status_word(step["status"]), ")", dim(f"  {text}" if text else ""))
+            yield Line(words, wrap=False)
     if plan.get("errors"):
         yield from (Line(("",)), Line(("Errors:",)))
         yield from (Line((f"- {error}",)) for error in plan["errors"])
@@ -55,12 +58,6 @@ def plan_tree(name: str, plan: Plan) -> Iterator[Line]:
 
 def _heading(indent: str, name: str, part: Plan) -> Line:
     return Line((indent, Word(name, "strong"), f" ({part['strategy']} strategy) (", status_word(part["status"]), ")"))
-
-
-def _step(indent: str, step: Plan) -> Line:
-    message = step.get("message") if step["status"] != "COMPLETE" else ""
-    words = (indent, step["name"], " (", status_word(step["status"]), ")", dim(f"  {message}" if message else ""))
-    return Line(words, wrap=False)
 
 
 def _with_last(items: Sequence[Plan]) -> Iterator[Any]:

@@ -265,12 +265,6 @@ _MAX_VALUE = 24  # characters of a value
 Options = Mapping[str, Any]
 
 
-def _fetch_configurations(service: ServiceClient) -> Any:
-    """Return all configurations with their content, newest first."""
-    ids = service.get(api_path("configurations"))
-    return [configuration for name in ids for configuration in _fetch_configuration(service, name)]
-
-
 def _fetch_configuration(service: ServiceClient, name: str) -> Iterator[Mapping[str, Any]]:
     try:
         yield {**service.get(api_path("configurations", name)), "id": name}
@@ -419,7 +413,9 @@ def list_configurations(call: CommandCall) -> int:
     """List the configurations and what each of them changed."""
     if call.as_json:  # the JSON of the SDK
         return call.show(call.service.get(api_path("configurations")), show_names)
-    return call.show(_fetch_configurations(call.service), _show_configurations)
+    ids = call.service.get(api_path("configurations"))
+    answer = [configuration for name in ids for configuration in _fetch_configuration(call.service, name)]
+    return call.show(answer, _show_configurations)
 
 
 @command("config show", "debug config show")

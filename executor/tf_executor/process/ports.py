@@ -74,7 +74,8 @@ def is_served_by_others(port: int, own: Iterable[int]) -> bool:
 
     Several processes may listen on one port (SO_REUSEPORT, as in gRPC): each gets some of the connections.
     """
-    return bool(_listening(port).difference(*(_open_sockets(Path(f"/proc/{pid}")) for pid in own)))
+    listening = {fields[_INODE] for fields in _sockets_at(port) if fields[_STATE] == _LISTEN}
+    return bool(listening.difference(*(_open_sockets(Path(f"/proc/{pid}")) for pid in own)))
 
 
 def is_connected(port: int, peers: Container[int], own: Iterable[int]) -> bool:
@@ -89,10 +90,6 @@ def is_connected(port: int, peers: Container[int], own: Iterable[int]) -> bool:
         (_port(each[_LOCAL]) == port or _port(each[_REMOTE]) in peers) and each[_REMOTE][-_ADDRESS:] not in ends
         for each in rows
     )
-
-
-def _listening(port: int) -> set[str]:
-    return {fields[_INODE] for fields in _sockets_at(port) if fields[_STATE] == _LISTEN}
 
 
 def _sockets_at(port: int) -> Iterator[Sequence[str]]:

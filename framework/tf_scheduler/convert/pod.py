@@ -92,12 +92,9 @@ def _convert_mount(mount: Mapping[str, Any], location: Location) -> Iterator[Act
             raise ValueError(f"a path in hostPath.path of the volume {volume['name']}")
         yield SetOption(("volumes",), [_record(mount, folder, location.section)])
     else:
-        yield Note(location.path, f"omitted: {_reason(volume)}")
-
-
-def _reason(volume: Mapping[str, Any]) -> str:
-    kind = next((name for name in volume if name != "name"), "")
-    return f"{kind}: {_INSTEAD.get(kind, _SHARED)}" if kind else "the pod has no volume with this name"
+        kind = next((name for name in volume if name != "name"), "")
+        why = f"{kind}: {_INSTEAD.get(kind, _SHARED)}" if kind else "the pod has no volume with this name"
+        yield Note(location.path, f"omitted: {why}")
 
 
 def _record(mount: Mapping[str, Any], folder: str, section: str) -> dict[str, str]:

@@ -106,7 +106,8 @@ def _visit(
         yield Note(location.path, UNKNOWN + hint)
     elif isinstance(node, Mapping):
         for name, value in node.items():
-            below = replace(location, path=_joined(location.path, str(name)), siblings=node)
+            path = f"{location.path}.{name}" if location.path else str(name)
+            below = replace(location, path=path, siblings=node)
             yield from _visit(table, value, (*parts, str(name)), below, budget)
     elif isinstance(node, list):
         for place, value in enumerate(node):
@@ -154,10 +155,6 @@ def attempt(converter: Converter, node: Any, location: Location) -> Iterator[Act
 
 def unexpected_value(node: Any, location: Location, expected: str) -> Note:
     return Note(location.path, f"omitted: invalid value {display_value(node)}: expected {expected}")
-
-
-def _joined(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
 
 
 def display_value(node: Any) -> str:

@@ -13,7 +13,7 @@ from tf_scheduler.model import effects
 from tf_scheduler.model.digests import digest_check
 from tf_scheduler.model.ids import FrameworkId, executor_of
 from tf_scheduler.model.placement import HOSTNAME, REGION, ZONE, Constraint, Operator
-from tf_scheduler.model.resources import UNIT, Needs, Resource, VirtualNetwork, Volume
+from tf_scheduler.model.resources import UNIT, Needs, Resource, Volume
 from tf_scheduler.model.secrets import SecretSource
 from tf_scheduler.model.spec import JobSpec, ServiceSpec, Uri
 from tf_scheduler.model.task import TaskRecord
@@ -41,15 +41,11 @@ def container(launch: effects.Launch) -> Json:
         # Else these containers share the agent's /dev/shm (Mesos: docs/isolators/namespaces-ipc.md).
         info["linux_info"] = {"ipc_mode": "PRIVATE"}
     if network is not None:
-        info["network_infos"] = [_network(network)]
+        labels = {"labels": {"labels": [{"key": key, "value": value} for key, value in network.labels.items()]}}
+        info["network_infos"] = [{"name": network.name, **(labels if network.labels else {})}]
     if volumes:
         info["volumes"] = [_volume(volume) for volume in volumes]
     return {"container": info}
-
-
-def _network(network: VirtualNetwork) -> Json:
-    labels = {"labels": {"labels": [{"key": key, "value": value} for key, value in network.labels.items()]}}
-    return {"name": network.name, **(labels if network.labels else {})}
 
 
 def _volume(volume: Volume) -> Json:
@@ -161,7 +157,10 @@ def call(item: effects.Call, framework_id: FrameworkId) -> Json:
 def _content(item: effects.Call, framework_id: FrameworkId) -> tuple[str, Json]:
     match item:
         case effects.Accept():
-            return "ACCEPT", _accept(item, framework_id)
+            launch = {"task_infos": [task_info(entry, framework_id) for entry in item.launches]}
+            operations = [{"type": "LAUNCH", "launch": launch}]
+            offers = {"offer_ids": id_list(item.offer_ids), "operations": operations}
+            return "ACCEPT", {**offers, **_refusal(item.refuse_seconds)}
         case effects.Decline():
             return "DECLINE", {"offer_ids": id_list(item.offer_ids), **_refusal(item.refuse_seconds)}
         case effects.AcceptInverseOffers():
@@ -288,9 +287,3 @@ def _resources(items: Iterable[Resource]) -> list[Json]:
 
 def _nanoseconds(seconds: float) -> Json:
     return {"nanoseconds": round(seconds * 1e9)}
-
-
-def _accept(item: effects.Accept, framework_id: FrameworkId) -> Json:
-    launch = {"task_infos": [task_info(entry, framework_id) for entry in item.launches]}
-    operations = [{"type": "LAUNCH", "launch": launch}]
-    return {"offer_ids": id_list(item.offer_ids), "operations": operations, **_refusal(item.refuse_seconds)}

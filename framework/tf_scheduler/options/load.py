@@ -338,7 +338,11 @@ def load_lenient(
             for problem in error.problems:
                 dropped.setdefault(problem.path, problem)
                 _drop(valid, problem)
-    return resolve(_required_options(valid), provided), tuple(dropped.values())
+    # An uninstall needs these, and the API's access control.
+    service = valid.get("service", {})
+    sections = {name: valid[name] for name in (*_SECTIONS, "api", "secret_delivery") if name in valid}
+    required = {**sections, "service": {name: service[name] for name in _IDENTITY if name in service}}
+    return resolve(required, provided), tuple(dropped.values())
 
 
 def _drop(document: dict[str, Any], problem: Problem) -> None:
@@ -359,13 +363,6 @@ def _drop(document: dict[str, Any], problem: Problem) -> None:
             break
         section = below
     section.pop(last, None)
-
-
-def _required_options(document: Document) -> dict[str, Any]:
-    """Return the options that an uninstall needs, and the API's access control."""
-    service = document.get("service", {})
-    sections = {name: document[name] for name in (*_SECTIONS, "api", "secret_delivery") if name in document}
-    return {**sections, "service": {name: service[name] for name in _IDENTITY if name in service}}
 
 
 #: Name of the option with environment variables, in every section.

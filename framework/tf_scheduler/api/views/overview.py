@@ -325,7 +325,9 @@ def _job_activity(state: SchedulerState, rows: Sequence[TaskRow], restart: Resta
     if state.process.stop_requested:
         return Activity.STOPPING, list_names([row.name for row in rows if row.live])
     if restart is not None:
-        return Activity.RESTARTING, _restart_detail(restart)
+        attempt = f"{restart.failures} of {restart.max_failures}: " if restart.failures else ""
+        more = f" (and {list_names(restart.others)} with it)" if restart.others else ""
+        return Activity.RESTARTING, f"{attempt}{restart_text(restart)}{more}"
     tasks: dict[str, list[str]] = {}
     for row in rows:
         if row.activity not in _ENDED and not row.name.startswith(JobKind.TENSORBOARD.value):
@@ -389,12 +391,6 @@ def restart_text(restart: Restart) -> str:
         return f"{task}{restart.why}"
     text = f"{task}{restart.why}, at step {format_part(restart.step, restart.total)}"
     return f"{text}; {restart.continuation}" if restart.continuation else text
-
-
-def _restart_detail(restart: Restart) -> str:
-    attempt = f"{restart.failures} of {restart.max_failures}: " if restart.failures else ""
-    more = f" (and {list_names(restart.others)} with it)" if restart.others else ""
-    return f"{attempt}{restart_text(restart)}{more}"
 
 
 def _unused_agents(state: SchedulerState) -> Sequence[AgentSnapshot]:

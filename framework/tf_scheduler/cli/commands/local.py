@@ -21,7 +21,7 @@ from mesos_local.agents import FIRST_PORT, load_agents, port_spans
 from mesos_local.cluster import LocalCluster
 from mesos_local.host import MesosLocalError, NodeDiedError
 from mesos_local.libmesos.download import check_platform
-from mesos_local.master_api import AgentStatus, ClusterStatus, FrameworkStatus, MasterUnavailableError
+from mesos_local.master_api import AgentStatus, ClusterStatus, MasterUnavailableError
 from mesos_local.network import missing_requirements
 from mesos_local.record import check_unoccupied, read_record
 from tf_executor.process.ports import is_free
@@ -292,16 +292,13 @@ def _orphans(snapshot: ClusterStatus) -> Iterator[str]:
     for framework in snapshot.frameworks:
         if not framework.connected:
             tasks = sum(task.framework_id == framework.framework_id for task in snapshot.tasks)
+            amounts = [f"{name} {_amount(framework.used[name])}" for name in _AMOUNTS if name in framework.used]
+            held = ", ".join(amounts) or "nothing"
             yield (
-                f"The scheduler of {framework.name} is disconnected. It holds {_held_resources(framework)} in {tasks} "
+                f"The scheduler of {framework.name} is disconnected. It holds {held} in {tasks} "
                 f"{'task' if tasks == 1 else 'tasks'}; unless it reconnects, Mesos releases the resources "
                 f"{framework.failover_timeout:g} s after the disconnect."
             )
-
-
-def _held_resources(framework: FrameworkStatus) -> str:
-    held = [f"{name} {_amount(framework.used[name])}" for name in _AMOUNTS if name in framework.used]
-    return ", ".join(held) or "nothing"
 
 
 def _amount(value: float | str | None) -> str:

@@ -74,7 +74,10 @@ def _mismatch_lines(spec: ServiceSpec, agents: Sequence[AgentSpec], match: NoMat
         yield f"  {_range(names)} {_needs_text(job.needs + spec.executor.needs, len(names))}"
     rows: dict[tuple[str, str], list[str]] = {}
     for agent in agents:
-        rows.setdefault((_amounts(agent), _agent_result(agent, spec, match)), []).append(agent.hostname)
+        resources = agent.resource_pairs()
+        units = ((name, unit) for name, unit in _UNITS.items() if name in resources and name != "gpus")
+        sizes = ", ".join(f"{resources[name]} {unit}" for name, unit in units)
+        rows.setdefault((sizes, _agent_result(agent, spec, match)), []).append(agent.hostname)
     table = [(_range(names), sizes, _each(text, len(names))) for (sizes, text), names in rows.items()][:_MAX_LINES]
     for names_text, amounts, result in table:
         widths = [max(len(row[column]) for row in table) for column in (0, 1)]
@@ -108,11 +111,6 @@ def _needs_text(needs: Needs, count: int) -> str:
         ]
     )
     return f"need {text} each, including their executors" if count > 1 else f"needs {text}, including its executor"
-
-
-def _amounts(agent: AgentSpec) -> str:
-    amounts = agent.resource_pairs()
-    return ", ".join(f"{amounts[name]} {unit}" for name, unit in _UNITS.items() if name in amounts and name != "gpus")
 
 
 def _agent_result(agent: AgentSpec, spec: ServiceSpec, match: NoMatch) -> str:

@@ -257,12 +257,6 @@ def _warn_unprotected(state: SchedulerState, match: MatchResult, launches: Itera
     return decide(state.with_process(unprotected_agents=warned_agents) if outcomes else state, outcomes=tuple(outcomes))
 
 
-def _address_wait_until(state: SchedulerState, reasons: Mapping[TaskName, tuple[Reason, ...]]) -> float:
-    """Return when the first wait for a previous address ends, to match offers again."""
-    waiting = (name for name in state.derived.launches_to_replace if _awaits_own_address(state, name, reasons))
-    return min((state.stored.recoveries[name].previous_address_until for name in waiting), default=math.inf)
-
-
 def _awaits_own_address(state: SchedulerState, name: TaskName, reasons: Mapping[TaskName, tuple[Reason, ...]]) -> bool:
     """Return whether the task itself waits for its address, not only its gang."""
     first, *_ = reasons.get(name) or (None,)
@@ -277,7 +271,10 @@ def _after_match(
     waiting = tuple(gang for gang in gangs if any(task.name in reasons for task in gang.tasks))
     if not waiting:
         return decide(state.with_round(held.launched(now)))
-    failed = held.failed(waiting, reasons, now, _address_wait_until(state, reasons))
+    # Match offers again when the first wait for a previous address ends.
+    names = (name for name in state.derived.launches_to_replace if _awaits_own_address(state, name, reasons))
+    until = min((state.stored.recoveries[name].previous_address_until for name in names), default=math.inf)
+    failed = held.failed(waiting, reasons, now, until)
     jobs = {task.job.group: task.job for gang in waiting for task in gang.tasks}
     agents = usable_agents(state, jobs.values(), held.offers.values(), now)
     useless = {key: offer for key, offer in held.offers.items() if offer.agent_id not in agents}

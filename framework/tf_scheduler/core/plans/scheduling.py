@@ -134,19 +134,11 @@ def due_steps(progress: PlanProgress) -> tuple[StepDef, ...]:
     if plan.kind is PlanKind.RECOVERY and not interrupted:
         # Without strategies, for speed: a thousand tasks may be lost together.
         return tuple(step for phase in plan.phases for step in phase.steps if step.name in open_now)
-    turn, begun = eligible(phase_children(progress, open_now)), _begun(progress)
+    turn = eligible(phase_children(progress, open_now))
+    # Steps of tasks that the plan has stopped continue even if earlier steps become open again.
+    begun = {name_of(launch) for launch, retiring in progress.state.stored.retired.items() if retiring == plan.name}
     phases = (phase for phase in plan.phases if (phase.name,) not in interrupted)
     return tuple(step for phase in phases for step in _due_in(progress, phase, open_now, begun, phase.name in turn))
-
-
-def _begun(progress: PlanProgress) -> AbstractSet[str]:
-    """Return the tasks that the plan has stopped.
-
-    Their steps continue even if earlier steps become open again.
-    """
-    return {
-        name_of(launch) for launch, retiring in progress.state.stored.retired.items() if retiring == progress.plan.name
-    }
 
 
 def _due_in(
