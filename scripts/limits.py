@@ -35,9 +35,10 @@ BASES: Mapping[str, int] = {
 
 #: Capability -> what it adds to the limit of each measure, such as {"many jobs in one service": {LINES: 2_000}}.
 RAISES: Mapping[str, Mapping[str, int]] = {
-    # Grown from 500 and 1,000: the plan had no lines for kept files, ports of a machine, and the fetcher's words; and a
-    # fresh look found storages that do not answer, lone training without output, and services of ended clusters.
-    "what people see is true, and nobody gets in": {LINES: 1_430, MODULES: 4, TEST_LINES: 1_450},
+    # Grown from 500 and 1,000: the plan had no lines for kept files, ports of a machine, and the fetcher's words; and
+    # two fresh looks found storages that do not answer, lone training without output, services of ended clusters, and
+    # kept files that replaced others.
+    "what people see is true, and nobody gets in": {LINES: 1_430, MODULES: 4, TEST_LINES: 1_700},
     # Grown from 900: the page of past runs, and lines of progress of many libraries.
     "the first hour, and a page that stays": {LINES: 1_050, MODULES: 5, TEST_LINES: 1_200, WORDS: 1_500},
 }
