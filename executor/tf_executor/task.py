@@ -48,7 +48,7 @@ from tf_executor.process.watchdog import WatchedProcesses
 from tf_executor.process.watchdog_process import session_entry
 from tf_executor.progress.tracking import ProgressReader
 from tf_executor.secrets.task_secrets import TaskSecrets
-from tf_executor.user import storage
+from tf_executor.user import keep, storage
 from tf_executor.user.fetch import redacted
 
 #: Maximum seconds to wait for commands, uploads and progress after all processes have exited.
@@ -63,8 +63,6 @@ log = logging.getLogger(__name__)
 
 #: Seconds of CPU time that no program uses before its training.
 WORK_SECONDS = 60.0
-#: Seconds by which the time of a new file may be before that of the clock: the kernel's tick.
-_FILE_CLOCK = 0.02
 #: Seconds until a carrier that has failed is started again.
 _CARRIER_PAUSE = 5.0
 
@@ -177,7 +175,7 @@ class TaskProcess:
         #: The stage, which leads a session, and processes of other sessions.
         self._session, self._watched = 0, WatchedProcesses(watch)
         self._memory_before = memory.read_oom_kills()
-        #: Unix time of the program's start.
+        #: Time of the program's start, see `keep.next_file_time`.
         self._started = 0.0
 
     def spawn(self, stage: Stage, ending: TaskEnd) -> events.Event:
@@ -195,7 +193,7 @@ class TaskProcess:
             self._sample(is_stage_over=True)
             line = self._command(stage)
             if stage is Stage.PROGRAM:
-                self._started = time.time() - _FILE_CLOCK
+                self._started = keep.next_file_time(self._sandbox)
             pid = self._supervisor.spawn(line, self._context(ending, stage))
             self._session = pid
             with suppress(OSError):  # without the watchdog
@@ -386,7 +384,7 @@ class TaskProcess:
             return around_environment.storage_command("bring")
         if self._is_carried:
             self._payload = around_environment.with_local_folder(self._payload, self._sandbox)
-        return around_environment.stage_command(stage, self._payload, self._sandbox, self._started)
+        return around_environment.stage_command(stage, self._payload, self._sandbox, self._task_id, self._started)
 
     def _run_carrier(self, stdin: int) -> TaskEnd | None:
         context = replace(self._context(stage=Stage.STORAGE), stdin=stdin)

@@ -1,4 +1,4 @@
-"""New files of a task's working directory are kept in CHECKPOINT_DIR/files."""
+"""New files of a task's working directory are kept in CHECKPOINT_DIR/kept-files."""
 
 from __future__ import annotations
 
@@ -21,11 +21,15 @@ def write(path: Path, size: int, at: float) -> None:
 
 
 def run(checkpoints: Path | str, task: str = "worker-0", **settings: object) -> dict[str, list[list[object]]]:
-    """Keep the files of the current directory; return the stored record."""
-    own = {"task": task, "folder": str(checkpoints), "limit": 1000, "since": 100.0, "is_leader": False}
-    assert 0 == keep.main(json.dumps({**own, **settings}))
-    record = Path(checkpoints) / "files" / f"{task}.json"
-    return json.loads(record.read_text()) if record.exists() else {}
+    """Keep the files of the current directory; return the lists of the stored record."""
+    own = {"task": task, "launch": f"{task}__1", "folder": str(checkpoints), "place": str(checkpoints)}
+    assert 0 == keep.main(json.dumps({**own, "limit": 1000, "since": 100.0, "is_leader": False, **settings}))
+    return lists(Path(checkpoints) / "kept-files" / f"{settings.get('launch', own['launch'])}.json")
+
+
+def lists(record: Path) -> dict[str, list[list[object]]]:
+    values = json.loads(record.read_text()) if record.exists() else {}
+    return {name: values[name] for name in ("kept", "left") if name in values}
 
 
 @pytest.fixture
@@ -53,7 +57,7 @@ def test_only_own_new_files_are_kept(sandbox: Path, checkpoints: Path) -> None:
 
     record = run(checkpoints, since=time.time() - 60)
     assert (names, []) == (sorted(str(name) for name, _ in record["kept"]), record["left"])
-    kept = checkpoints / "files" / "worker-0"
+    kept = checkpoints / "kept-files" / "worker-0__1"
     assert names == sorted(str(path.relative_to(kept)) for path in kept.rglob("*") if path.is_file())
 
 
@@ -86,7 +90,7 @@ def test_unreadable_folder_keeps_the_others(sandbox: Path, checkpoints: Path, mo
     scan, copy = os.scandir, shutil.copy2
 
     def refuse(path: str) -> Any:
-        return scan(path if not path.endswith("cache") else os.devnull)
+        return scan(path if not str(path).endswith("cache") else os.devnull)
 
     def fail(source: str, target: str, **settings: Any) -> Any:
         return copy(source, target if "long" not in source else "/no/target", **settings)
@@ -107,15 +111,55 @@ def test_checkpoints_of_the_sandbox_are_left_out(sandbox: Path) -> None:
 
 
 def test_newest_files_fit_first(sandbox: Path, checkpoints: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What does not fit is named; files of the last launch are replaced."""
-    write(checkpoints / "files" / "worker-0" / "old", 900, 100.0)
+    """What does not fit is named."""
     for name, size, at in (("a", 400, 101.0), ("b", 700, 102.0), ("c", 300, 103.0)):
         write(sandbox / name, size, at)
 
     left = [["a", 400, "service.keep_files is full"]]
     assert {"kept": [["c", 300], ["b", 700]], "left": left} == run(checkpoints)
     assert "not kept: a (400 bytes): service.keep_files is full\n" in capsys.readouterr().err
-    assert not (checkpoints / "files" / "worker-0" / "old").exists()
+
+
+def test_files_of_earlier_launches_stay_while_there_is_room(sandbox: Path, checkpoints: Path) -> None:
+    """Also of another job. The oldest give way, and their records say so."""
+    folder = checkpoints / "kept-files"
+    for number, size in enumerate((400, 500, 450), 1):
+        begun = keep.next_file_time(str(sandbox))
+        (sandbox / "model").write_bytes(b"x" * size)
+        assert [["model", size]] == run(checkpoints, launch=f"worker-0__{number}", since=begun)["kept"]
+
+    assert {"kept": [], "left": [["model", 400, "removed for files of worker-0"]]} == lists(folder / "worker-0__1.json")
+    assert ["worker-0__2", "worker-0__3"] == sorted(path.name for path in folder.iterdir() if path.is_dir())
+
+
+def test_files_of_the_program_are_never_removed(sandbox: Path, checkpoints: Path) -> None:
+    """Whatever their names are."""
+    own = ["files/worker-0/mine.ckpt", "files/run1.json", "kept-files/run1.json", "kept-files/run1/weights.h5"]
+    for name in own:
+        write(checkpoints / name, 600, 50.0)
+    (checkpoints / "kept-files/run1.json").write_text('{"kept": [["weights.h5", 600]]}')
+    write(sandbox / "model", 700, 101.0)
+
+    assert [["model", 700, "service.keep_files is full"]] == run(checkpoints, is_leader=True)["left"]
+    assert all((checkpoints / name).exists() for name in own)
+
+
+def test_files_of_before_the_start_are_not_new(sandbox: Path) -> None:
+    """Their archive was extracted a moment before."""
+    for number in range(20):
+        write(sandbox / "data.bin", number, 150.0)
+        begun = keep.next_file_time(str(sandbox))
+        (sandbox / "model").write_bytes(b"x" * number)
+        assert ([("model", number)], []) == keep.new_files(str(sandbox), "checkpoints", begun)
+
+
+def test_nothing_is_kept_through_a_link(sandbox: Path, checkpoints: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (checkpoints / "elsewhere").mkdir()
+    (checkpoints / "kept-files").symlink_to(checkpoints / "elsewhere")
+    write(sandbox / "model", 10, 101.0)
+
+    assert {} == run(checkpoints)
+    assert f"files are not kept: {checkpoints}/kept-files is a link\n" == capsys.readouterr().err
 
 
 def test_leader_comes_first(sandbox: Path, checkpoints: Path) -> None:
@@ -125,8 +169,8 @@ def test_leader_comes_first(sandbox: Path, checkpoints: Path) -> None:
     assert [["model", 600]] == run(checkpoints, "worker-1")["kept"]
     assert [["model", 600, "service.keep_files is full"]] == run(checkpoints, "worker-2")["left"]
     assert [["model", 600]] == run(checkpoints, "chief-0", is_leader=True)["kept"]
-    assert not (checkpoints / "files" / "worker-1").exists()
-    record = json.loads((checkpoints / "files" / "worker-1.json").read_text())
+    assert not (checkpoints / "kept-files" / "worker-1__1").exists()
+    record = lists(checkpoints / "kept-files" / "worker-1__1.json")
     assert {"kept": [], "left": [["model", 600, "removed for files of chief-0"]]} == record
 
 
@@ -139,7 +183,7 @@ def test_file_above_the_limit_takes_no_room(sandbox: Path, checkpoints: Path) ->
 
     record = run(checkpoints, "chief-0", is_leader=True)
     assert [["huge", 1001, "service.keep_files is smaller"]] == record["left"]
-    assert (checkpoints / "files" / "worker-1" / "model").exists()
+    assert (checkpoints / "kept-files" / "worker-1__1" / "model").exists()
 
 
 def test_problem_does_not_fail_the_task(sandbox: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -147,7 +191,5 @@ def test_problem_does_not_fail_the_task(sandbox: Path, tmp_path: Path, capsys: p
     (tmp_path / "file").touch()
 
     assert {} == run("s3://bucket/run")
-    assert 0 == keep.main(
-        json.dumps({"task": "a", "folder": str(tmp_path / "file"), "limit": 9, "since": 1, "is_leader": True})
-    )
+    assert {} == run(tmp_path / "file")
     assert "files are not kept: " in capsys.readouterr().err

@@ -677,9 +677,12 @@ def test_task_stores_kept_files_before_it_finishes(start_executor: Any, tmp_path
     program = f"{SAVE}\nsave(5)\nfor number in range(2000): open('note-%d' % number, 'w').write('done')"
     executor.launch('python -c "$CODE"', task="worker-0", keep_files=10**6, **with_code(carried(tmp_path), program))
     executor.states("TASK_STARTING", "TASK_STARTING", "TASK_RUNNING", "TASK_RUNNING", "TASK_FINISHED")
-    stored = tmp_path / "bucket" / "run" / "files"
-    assert 2000 == len(list((stored / "worker-0").iterdir()))
-    assert 2000 == len(json.loads((stored / "worker-0.json").read_text())["kept"])
+    (record,) = (tmp_path / "bucket" / "run" / "kept-files").glob("*.json")
+    assert 2000 == len(list(record.with_suffix("").iterdir()))
+    values = json.loads(record.read_text())
+    assert 2000 == len(values["kept"])
+    assert f"file://{tmp_path}/bucket/run/kept-files/{record.stem}" == values["folder"]
+    assert [] == [path for path in (tmp_path / "bucket" / "run" / ".carried").rglob("*") if b"note-" in read(path)]
 
 
 def test_other_users_cannot_read_the_settings(start_executor: Any, tmp_path: Path) -> None:
@@ -839,6 +842,10 @@ def test_newer_launch_ends_the_task(start_executor: Any, tmp_path: Path, task: A
     used = f"CHECKPOINT_DIR file://{tmp_path}/bucket/run is used by a newer launch of the task or by another service; "
     assert status["message"].startswith(used), status["message"]
     assert "used by the newer launch newer of service second; set another checkpoint_dir" in status["message"]
+
+
+def read(path: Path) -> bytes:
+    return path.read_bytes() if path.is_file() else b""
 
 
 def with_code(fields: dict[str, Any], program: str) -> dict[str, Any]:

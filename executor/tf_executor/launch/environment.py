@@ -212,16 +212,19 @@ def stages_of(payload: Payload) -> tuple[Stage, ...]:
     return tuple(stage for stage, is_needed in needed.items() if is_needed)
 
 
-def stage_command(stage: Stage, payload: Payload, sandbox: str, started: float = 0.0) -> str:
+def stage_command(stage: Stage, payload: Payload, sandbox: str, task_id: str = "", started: float = 0.0) -> str:
     """Return the shell command line of a stage that is a process.
 
-    `started`: Unix time of the program's start, for stages after it.
+    `started`: time of the program's start by the clock of the sandbox's file system, for stages after it.
     """
     if stage is Stage.FETCH:
         return _fetch(payload, sandbox)
     if stage is Stage.KEEP:
+        folder = payload.environment[CHECKPOINT_DIR]
+        place = fetch.redacted(payload.storage["url"]) if payload.storage else folder
         own = {"task": payload.task, "limit": payload.keep_files, "is_leader": payload.is_leader, "since": started}
-        return f"exec {_own_python('keep', 'main', sandbox, {**own, 'folder': payload.environment[CHECKPOINT_DIR]})}"
+        settings = {**own, "launch": task_id, "folder": folder, "place": place}
+        return f"exec {_own_python('keep', 'main', sandbox, settings)}"
     if stage is Stage.GPU_CHECK:
         library = Strategy(payload.strategy).traits.library if payload.strategy else "tensorflow"
         check = f"devices.check_gpus({payload.gpus}, {library!r})"

@@ -19,6 +19,7 @@ from tf_executor.contract import reports
 from tf_executor.contract.reports import EVENT_FILES, OUTPUT, REPORT, Progress
 from tf_executor.launch.fencing import FOLDER
 from tf_executor.user import reporting
+from tf_executor.user.keep import FOLDER as KEPT
 
 #: Averaging window of the speeds in seconds.
 WINDOW = 30.0
@@ -315,7 +316,7 @@ def checkpoint_files(folder: Path) -> Files:
                 if budget < 0:
                     return {}
                 if entry.is_dir(follow_symlinks=False):
-                    folders += [entry.path] if entry.name != FOLDER else []
+                    folders += [entry.path] if entry.name not in (FOLDER, KEPT) else []
                 elif entry.is_file(follow_symlinks=False) and not _NO_CHECKPOINT.fullmatch(entry.name):
                     status = entry.stat(follow_symlinks=False)
                     files[entry.path] = status.st_mtime, status.st_size

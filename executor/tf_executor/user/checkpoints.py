@@ -23,12 +23,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
+from .keep import FOLDER as KEPT
+
 #: Seconds without a change after which a closed file is complete: Keras writes two files for one backup.
 QUIET = 2.0
 #: What TensorFlow and others write before they rename it.
 _DRAFT = re.compile(r".*(\.tmp[^/]*|\.part|\.tempstate\d+|_temp|_temp_[0-9a-f]{32}|tmp-\d+)")
-#: Files that grow all the time, which readers read from any state.
-_PLAIN = re.compile(r"(.*/)?(events\.out\.tfevents[^/]*|plugins/.+|[^/]+\.(log|csv|jsonl|pid))")
+#: Files that grow all the time, which readers read from any state; and kept ones.
+_PLAIN = re.compile(rf"(.*/)?(events\.out\.tfevents[^/]*|plugins/.+|[^/]+\.(log|csv|jsonl|pid))|{KEPT}/.+")
 _STATE, _SAVED_MODEL = "checkpoint", "saved_model.pb"
 _PREFIX_FILE = re.compile(r"(.+)\.(index|meta|data-\d{5}-of-(\d{5}))")
 _STATE_PATH = re.compile(rb'^model_checkpoint_path:\s*("(?:[^"\\\n]|\\.)*")', re.MULTILINE)
@@ -165,7 +167,7 @@ def find_groups(root: Path) -> Iterator[FileGroup]:
 
 
 def _is_visible(name: str) -> bool:
-    return not name.startswith(".") and not _DRAFT.fullmatch(name)
+    return not name.startswith(".") and name != KEPT and not _DRAFT.fullmatch(name)
 
 
 def _saved_model(root: Path, here: str) -> FileGroup:

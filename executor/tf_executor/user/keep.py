@@ -1,7 +1,8 @@
-"""Keep files of a working directory in CHECKPOINT_DIR/files. Python 3.6.
+"""Keep files of a working directory in CHECKPOINT_DIR/kept-files. Python 3.6.
 
-files/worker-0/model.keras   a copy; only of the task's last launch
-files/worker-0.json          {"kept": [[name, bytes], ...], "left": [[name, bytes, why], ...]}; the newest files first
+kept-files/LAUNCH/model.keras   a copy; LAUNCH is the id of the task's launch
+kept-files/LAUNCH.json          {"launch": id, "task": "worker-0", "folder": place of the copies,
+                                "kept": [[name, bytes], ...], "left": [[name, bytes, why], ...]}; the newest files first
 """
 
 import json
@@ -11,10 +12,10 @@ import shutil
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Dict, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 #: Below CHECKPOINT_DIR.
-FOLDER = "files"
+FOLDER = "kept-files"
 #: Logs of a task, with those that were rotated.
 _LOGS = re.compile(r"(stdout|stderr|executor\.log)(\.\d+(\.gz)?|\.times|\.logrotate\.\w+)?")
 #: Hidden files and folders of the executor, and what an import of Keras writes.
@@ -24,6 +25,20 @@ _MAX_FILES, _MAX_NAMED = 10000, 20
 
 _Kept = List[Tuple[str, int]]
 _Left = List[Tuple[str, int, str]]
+
+
+def next_file_time(folder: str) -> float:
+    """Return a time that is after the changes of all files in a folder so far.
+
+    By the clock of its file system, which advances every few milliseconds. Raises OSError.
+    """
+    marker = Path(folder, ".tf_executor.started")
+    marker.touch()
+    first = now = marker.stat().st_mtime
+    while now == first:
+        marker.touch()
+        now = marker.stat().st_mtime
+    return now
 
 
 def new_files(sandbox: str, checkpoints: str, since: float) -> Tuple[_Kept, _Left]:
@@ -64,20 +79,27 @@ def _why(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def keep(settings: Dict[str, object], sandbox: str) -> None:
+def keep(settings: Dict[str, Any], sandbox: str) -> None:
     """Copy new files, and record what was kept and left. Raises OSError.
 
-    `settings`: task, folder (CHECKPOINT_DIR), limit (bytes of all tasks), since (Unix time), is_leader. The leader
-    comes first: it removes files of other tasks if they leave too little room.
+    `settings`: task, launch, folder (CHECKPOINT_DIR), place (the same, or the URL in which it is stored), limit (bytes
+    of all launches), since (Unix time), is_leader. If there is too little room, files of launches that ended before
+    this one began are removed, the oldest first; for the leader also those of other tasks.
     """
-    task, root, limit = str(settings["task"]), Path(str(settings["folder"]), FOLDER), int(str(settings["limit"]))
-    own, kept = root / task, []  # type: Path, _Kept
-    shutil.rmtree(str(own), ignore_errors=True)
-    files, left = new_files(sandbox, str(settings["folder"]), float(str(settings["since"])))
-    if settings["is_leader"] and sum(size for _, size in files if size <= limit) + _size(root) > limit:
-        for record in root.glob("*.json"):
-            _remove(record, f"removed for files of {task}")
-    room = limit - _size(root)
+    task, launch, limit, since = settings["task"], settings["launch"], settings["limit"], settings["since"]
+    root, kept = Path(settings["folder"], FOLDER), []  # type: Path, _Kept
+    own = root / launch
+    files, left = new_files(sandbox, settings["folder"], since)
+    if not files and not left:
+        return
+    if root.is_symlink():
+        raise OSError(f"{root} is a link")
+    root.mkdir(exist_ok=True)
+    wanted = sum(size for _, size in files if size <= limit)
+    for path in sorted(root.glob("*.json"), key=lambda path: path.lstat().st_mtime):
+        if wanted + _copies(root) > limit and (settings["is_leader"] or path.lstat().st_mtime < since):
+            _remove(path, f"removed for files of {task}")
+    room = limit - _copies(root)
     for name, size in files:
         if size > room or len(kept) >= _MAX_FILES:
             left.append((name, size, "service.keep_files is {}".format("smaller" if size > limit else "full")))
@@ -92,19 +114,26 @@ def keep(settings: Dict[str, object], sandbox: str) -> None:
             continue
         kept.append((name, size))
         room -= size
-    if kept or left:
-        root.mkdir(exist_ok=True)
-        (root / f"{task}.json").write_text(json.dumps({"kept": kept, "left": left}))
+    place = "{}/{}/{}".format(settings["place"], FOLDER, launch)
+    record = {"launch": launch, "task": task, "folder": place, "kept": kept, "left": left}
+    (root / f"{launch}.json").write_text(json.dumps(record))
     for name, size, why in left[:_MAX_NAMED]:
         sys.stderr.write(f"not kept: {name} ({size} bytes): {why}\n")
 
 
-def _remove(record: Path, why: str) -> None:
-    """Remove the files of another task, and say so in its record."""
-    shutil.rmtree(str(record.with_suffix("")), ignore_errors=True)
-    lists = json.loads(record.read_text())
-    left = [[*item, why] for item in lists["kept"]] + lists["left"]
-    record.write_text(json.dumps({"kept": [], "left": left}))
+def _remove(path: Path, why: str) -> None:
+    """Remove the files of another launch, and say so in its record."""
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        record = json.loads(path.read_text())
+        if record["launch"] == path.stem and record["kept"]:
+            record["left"] = [[*item, why] for item in record["kept"]] + record["left"]
+            shutil.rmtree(str(path.with_suffix("")), ignore_errors=True)
+            path.write_text(json.dumps({**record, "kept": []}))
+
+
+def _copies(root: Path) -> int:
+    """Return the bytes of the copies of all launches."""
+    return sum(_size(path) for path in root.iterdir() if path.is_dir() and not path.is_symlink())
 
 
 def _size(folder: Path) -> int:

@@ -163,8 +163,11 @@ def test_training_resumes_from_bucket_on_another_agent(
     last = next(text for text in reversed(outputs(cluster).values()) if "finished at" in text)
     assert f"finished at {stored_step(s3)}\n" in last, "the last checkpoint arrives before the task finishes"
     assert 2 == len(manifests(s3))
-    assert {"run/model/saved_model.pb", "run/files/worker-0/notes.txt"} <= {*s3.names()}
-    assert "  files     notes.txt (4 bytes) in CHECKPOINT_DIR/files/worker-0" in out + err
+    kept = re.search(
+        r"  files     notes\.txt \(4 bytes\) of worker-0 in s3://bucket/(run/kept-files/worker-0__\S+)", out + err
+    )
+    assert kept is not None, out + err
+    assert {"run/model/saved_model.pb", f"{kept[1]}/notes.txt"} <= {*s3.names()}
     assert [] == holders_of(s3.secret, tmp_path), "only the training process may have the key"
 
 

@@ -127,9 +127,10 @@ def test_install_without_program_checks_cluster(cluster, tmp_path: Path, documen
     wait_until(lambda: '"value": 200' in ask(cluster, "tensorflow", "/v1/health?verbose=true").text)
     wait_until(lambda: "succeeded: worker-0" in service(cluster, "tensorflow").log.read_text())
     uninstalled = run_local("uninstall", "--dir", cluster.directory)
-    left = f"nothing is left behind but the checkpoints in {cluster.directory}/checkpoints/tensorflow, from which "
+    left = f"nothing is left behind but what {cluster.directory}/checkpoints/tensorflow holds; "
+    resumes = "the next service of this name resumes from checkpoints there\n"
     assert 0 == uninstalled.returncode
-    assert f"/tensorflow is uninstalled: {left}the next service of this name resumes\n" == uninstalled.stdout
+    assert f"/tensorflow is uninstalled: {left}{resumes}" == uninstalled.stdout
     assert "/tensorflow: nothing is left behind" in run_local("logs", "uninstalled", "--dir", cluster.directory).stdout
     assert not service(cluster, "tensorflow").folder.exists()
 

@@ -345,13 +345,16 @@ def test_files_of_a_run_are_kept_and_pruned(succeed, run_process, tmp_path: Path
     )
 
     out = succeed("local", "run", path)
-    assert re.search(r"^  files     model\.keras \(6 bytes\) in CHECKPOINT_DIR/files/worker-0$", out, re.MULTILINE)
+    kept = re.search(r"^  files     model\.keras \(6 bytes\) of worker-0 in (\S+)$", out, re.MULTILINE)
+    assert kept is not None, out
+    assert "model\n" == (Path(kept[1]) / "model.keras").read_text()
     assert re.search(r"^  not kept  big \(3.0 MB\) of worker-0: service.keep_files is smaller$", out, re.MULTILINE)
     (stored,) = json.loads(succeed("history", "--json"))
     shown = json.loads(succeed("history", "show", stored["id"], "--json"))
     folder, (left,) = Path(shown["folder"]), shown["files"]["left"]
-    assert ("worker-0", "big", 3_000_000, "service.keep_files is smaller") == tuple(left.values())
-    assert "model\n" == (folder / "checkpoints" / "files" / "worker-0" / "model.keras").read_text()
+    assert ("worker-0", kept[1], "big", 3_000_000, "service.keep_files is smaller") == tuple(left.values())
+    (Path(kept[1]) / "model.keras").unlink()
+    assert "not kept, worker-0: model.keras (6 bytes): removed since then" in succeed("history", "show", "last")
 
     assert {"removed": [], "dry_run": False} == json.loads(succeed("history", "prune", "--json"))
     assert "removed the folders of 1 run, " in succeed("history", "prune", "--keep", "0")

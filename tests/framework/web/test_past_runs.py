@@ -1,5 +1,6 @@
 """The page of past runs that `open` serves while no service runs."""
 
+import json
 import os
 import re
 import signal
@@ -44,9 +45,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("SSH_CONNECTION", "DISPLAY", "BROWSER"):
         monkeypatch.delenv(name, raising=False)
     folder = RunFolder.create("mnist", "00000a")
-    for path, text in ((folder.logs / "worker-0" / "stdout", EVIL), (folder.checkpoints / "files/w/m.keras", "model")):
+    kept = folder.checkpoints / "kept-files" / "w__1"
+    for path, text in ((folder.logs / "worker-0" / "stdout", EVIL), (kept / "m.keras", "model")):
         path.parent.mkdir(parents=True)
         path.write_text(text)
+    names = ("m.keras", "../../../logs/worker-0/stderr", "../../../../../../../secret", "gone")
+    files = [{"task": "w", "name": name, "bytes": 5, "why": "", "folder": str(kept)} for name in names]
+    folder.result.write_text(json.dumps({"files": {"kept": files, "left": []}}))
     (tmp_path / "secret").write_text("hush-hush")
     (folder.logs / "worker-0" / "stderr").symlink_to(tmp_path / "secret")
     (folder.logs / "worker-1").symlink_to(tmp_path)
@@ -84,10 +89,10 @@ def test_open_without_service_serves_runs(home: Path, monkeypatch) -> None:
 
         details = request(port, f"/v1/tf/runs/{SECOND}", token=token).json
         addresses = {file["name"]: f"/{file['address']}" for file in details["files"]}
-        assert {"logs/worker-0/stdout", "checkpoints/files/w/m.keras"} == addresses.keys()
+        assert {"logs/worker-0/stdout", "kept/w__1/m.keras"} == addresses.keys()
         log = request(port, addresses["logs/worker-0/stdout"])
         assert (EVIL, "text/plain; charset=utf-8") == (log.text, log.content_type)
-        assert "model" == request(port, addresses["checkpoints/files/w/m.keras"]).text
+        assert "model" == request(port, addresses["kept/w__1/m.keras"]).text
         report = f"/{details['report']}"
         assert "<title>mnist: succeeded</title>" in request(port, report).text
         report = report.removesuffix("/report")

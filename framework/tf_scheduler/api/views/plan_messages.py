@@ -204,7 +204,7 @@ def leftovers_message(state: SchedulerState) -> str:
     if state.process.finished and state.stored.framework_id is None:
         return f"{NO_LEFTOVERS} as far as known: no state is stored, and Mesos did not name a framework to end in time"
     folder = redact_text(state.spec.checkpoint_dir)
-    stay = f" but the checkpoints in {folder}, from which the next service of this name resumes" if folder else ""
+    stay = f" but what {folder} holds; the next service of this name resumes from checkpoints there" if folder else ""
     return NO_LEFTOVERS + stay
 
 

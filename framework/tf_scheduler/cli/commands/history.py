@@ -9,7 +9,6 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -23,11 +22,9 @@ from dcos_command.output import Table
 from tf_executor.contract.reports import format_step
 from tf_executor.contract.text import UNKNOWN, format_duration, format_loss, format_number, format_size, pluralize
 from tf_scheduler.cli.common.folders import (
-    RESULT,
     UserPath,
     folder_size,
     force_option,
-    kept_files,
     name_and_size,
     named_file_type,
     output_option,
@@ -35,7 +32,7 @@ from tf_scheduler.cli.common.folders import (
     read_bytes,
 )
 from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, screen
-from tf_scheduler.cli.common.past_runs import environment_of, past_runs, run_database, write_page
+from tf_scheduler.cli.common.past_runs import environment_of, files_of, past_runs, run_database, write_page
 from tf_scheduler.cli.local_run.discovery import fetch_run, resolve_service
 from tf_scheduler.errors import JobError, OptionsError
 from tf_scheduler.history.compare import (
@@ -184,7 +181,7 @@ def show(run: str, page: Path | None, as_json: bool) -> None:
         write_page(render_page(match), page)
     if str(page) == "-":  # standard output has the page
         return
-    value = {**to_json(match), "warning": match.warning, "files": _files(match)}
+    value = {**to_json(match), "warning": match.warning, "files": files_of(match)}
     echo_result(value, "\n".join(_run_lines(match)), as_json)
 
 
@@ -326,21 +323,11 @@ def _changed_environment(run: Run) -> list[ValueDifference]:
         raise JobError(f"the options of {run.id} are no longer valid:\n{error}") from error
 
 
-def _files(run: Run) -> Mapping[str, list[dict[str, Any]]]:
-    """Return files as the run reported them; of a killed run, from its folder."""
-    folder = Path(run.folder)
-    if not run.folder:
-        return {"kept": [], "left": []}
-    with suppress(OSError, ValueError, LookupError, TypeError):
-        return dict(json.loads((folder / RESULT).read_text())["files"])
-    return kept_files(folder / "checkpoints")
-
-
 def _run_lines(run: Run) -> Iterator[str]:
     yield f"{run.id}: {run.service} {run.state}: {run.reason}"
     if run.note:
         yield f"note: {run.note}"
-    files = _files(run)
+    files = files_of(run)
     kept = [name for name in ("logs", "checkpoints") if run.folder and any(Path(run.folder, name).glob("*"))]
     place = f"; {' and '.join(kept)}: {run.folder}" if kept else ""
     yield f"submitted {format_time(run.submitted)}{place}"

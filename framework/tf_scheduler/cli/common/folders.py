@@ -8,7 +8,7 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
@@ -145,19 +145,43 @@ class RunFolder:
             path.unlink()
 
 
-def kept_files(*checkpoints: Path) -> dict[str, list[dict[str, Any]]]:
-    """Return task, name and bytes of files that were `kept`; or `left`, and why."""
+#: Maximum bytes of a record of kept files, and of a file.
+_MAX_RECORD, _MAX_SIZE = 16 << 20, 1 << 63
+
+
+def kept_files(checkpoints: Iterable[Path], launches: Container[str]) -> dict[str, list[dict[str, Any]]]:
+    """Return the files that these launches `kept`, and those that they `left`.
+
+    Each has task, folder, name, bytes, and why it was left.
+    """
     found: dict[str, list[dict[str, Any]]] = {"kept": [], "left": []}
-    for record in sorted(path for folder in checkpoints for path in (folder / keep.FOLDER).glob("*.json")):
+    for path in sorted(path for folder in checkpoints for path in (folder / keep.FOLDER).glob("*.json")):
         # Written as the user of the task.
-        with suppress(OSError, ValueError, KeyError, TypeError), open_regular(record) as file:
-            lists = json.load(file)
+        with suppress(OSError, ValueError, LookupError, TypeError, RecursionError), open_regular(path) as file:
+            record = json.loads(file.read(_MAX_RECORD))
+            is_stored = "://" in record["folder"]
+            own = {"task": record["task"], "folder": record["folder"] if is_stored else str(path.with_suffix(""))}
             for kind, files in found.items():
-                files += [
-                    {"task": record.stem, "name": str(name), "bytes": int(size), "why": "".join(why)}
-                    for name, size, *why in lists[kind]
-                ]
+                files += [_file(own, *item) for item in record[kind] if record["launch"] in launches]
     return found
+
+
+def _file(own: Mapping[str, str], name: object, size: object, *why: str) -> dict[str, Any]:
+    if not (isinstance(name, str) and isinstance(size, int) and 0 <= size < _MAX_SIZE):
+        raise TypeError("not a name and a size")
+    return {**own, "name": name, "bytes": size, "why": "".join(why)}
+
+
+def checkpoints_in(folder: str) -> list[Path]:
+    """Return what programs wrote into CHECKPOINT_DIR, the newest first.
+
+    Empty for a URL.
+    """
+    try:
+        entries = sorted(Path(folder).iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+    except OSError:
+        return []
+    return [path for path in entries if not path.name.startswith(".") and path.name != keep.FOLDER]
 
 
 def name_and_size(file: Mapping[str, Any]) -> str:

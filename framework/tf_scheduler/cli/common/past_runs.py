@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,7 @@ from tf_scheduler.history.record import read_recording, service_run
 from tf_scheduler.options.schema.jobs import JOBS
 from tf_scheduler.runtimes.runtimes import is_own_interpreter
 
-from .folders import LOST_REASON, RunFolder, history_file
+from .folders import LOST_REASON, RESULT, RunFolder, history_file, kept_files
 
 #: State of a run without a result whose command has exited.
 LOST = "lost"
@@ -62,6 +63,21 @@ def _refreshed(run: Run) -> Run:
     if not alive:
         share_run(run)
     return run
+
+
+def files_of(run: Run) -> dict[str, list[dict[str, Any]]]:
+    """Return kept files as the run reported them; of a killed run, from its folder."""
+    if not run.folder:
+        return {"kept": [], "left": []}
+    folder = Path(run.folder)
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        found = json.loads((folder / RESULT).read_text())["files"]
+        is_kept = {True: list[Any](), False: list[Any]()}
+        for item in found["kept"]:
+            is_kept["://" in item["folder"] or Path(item["folder"], item["name"]).is_file()].append(item)
+        gone = [{**item, "why": "removed since then"} for item in is_kept[False]]
+        return {"kept": is_kept[True], "left": [*found["left"], *gone]}
+    return kept_files([folder / "checkpoints"], {each.id for each in run.launches})
 
 
 def share_run(run: Run) -> None:

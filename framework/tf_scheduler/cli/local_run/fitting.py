@@ -15,8 +15,7 @@ from mesos_local.agents import AgentSpec, default_agents
 from mesos_local.cluster import LocalCluster
 from mesos_local.host import MesosLocalError
 from tf_executor.contract.text import join_words
-from tf_executor.user import keep
-from tf_scheduler.cli.common.folders import short_path, state_home
+from tf_scheduler.cli.common.folders import checkpoints_in, short_path, state_home
 from tf_scheduler.cli.common.options_file import can_check_gpus
 from tf_scheduler.core.placement.agents import PlacementContext
 from tf_scheduler.core.placement.matching import NoMatch, match_gang
@@ -222,8 +221,7 @@ def _option(job: JobSpec, size: str) -> tuple[str, str]:
 
 def notice_of_checkpoints(folder: str) -> None:
     """Print a notice if a job finds checkpoints, and how to start without them."""
-    paths = Path(folder).glob("*") if Path(folder).is_absolute() else ()
-    if any(not path.name.startswith((".", keep.FOLDER)) for path in paths):
+    if Path(folder).is_absolute() and checkpoints_in(folder):
         new = "to start new, remove the folder, or set service.checkpoint_dir to another one"
         echo(f"notice: {short_path(folder)} has checkpoints of an earlier run, to resume from; {new}", err=True)
 

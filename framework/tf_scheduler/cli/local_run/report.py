@@ -17,11 +17,12 @@ from mesos_local.host import ProcessId
 from tf_executor.contract.reports import Progress, describe_progress
 from tf_executor.contract.states import TaskState, Tone, Verdict, warning_of
 from tf_executor.contract.text import format_duration, format_memory_use, format_number, format_rate
-from tf_executor.user import keep, storage
+from tf_executor.user import storage
 from tf_scheduler.api.views.overview import Overview, TaskRow
 from tf_scheduler.cli.common.folders import (
     LOG_FILES,
     RunFolder,
+    checkpoints_in,
     folder_size,
     kept_files,
     name_and_size,
@@ -138,7 +139,8 @@ def build_report(
     written_to = overview.checkpoint_dir if overview else str(folder.checkpoints)
     # A task has a folder of its own whose files the executor stores in a URL.
     boxes = [sandbox_of(cluster, overview, task) for task in overview.tasks] if overview and "://" in written_to else []
-    written = _written(written_to)
+    written = [{"name": path.name, "bytes": folder_size(path)} for path in checkpoints_in(written_to)]
+    launches = {each.id for each in recorded.launches}
     return {
         "service": spec.name,
         **outcome,
@@ -155,7 +157,7 @@ def build_report(
         "total": overview.trainer.total if overview is not None and overview.trainer is not None else None,
         "epochs": overview.trainer.epochs if overview is not None and overview.trainer is not None else None,
         "written": written,
-        "files": kept_files(Path(written_to), *(box / storage.LOCAL for box in boxes if box)),
+        "files": kept_files([Path(written_to), *(box / storage.LOCAL for box in boxes if box)], launches),
         "memory_enforced": spec.executor.enforces_memory or cluster.has_containers,
         "notices": list(overview.notices) if overview else [],
         "untrained": not written and _seems_untrained(overview, cluster, recorded, folder.recording),
@@ -331,16 +333,6 @@ def _keep_logs(name: str, sandbox: Path, folder: RunFolder) -> str | None:
     return str(path) if path else None
 
 
-def _written(checkpoints: str) -> list[dict[str, Any]]:
-    """Return name and bytes of each entry of a local checkpoint folder, newest first."""
-    try:
-        entries = sorted(Path(checkpoints).iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
-    except OSError:
-        return []
-    shown = (path for path in entries if not path.name.startswith((".", keep.FOLDER)))
-    return [{"name": path.name, "bytes": folder_size(path)} for path in shown]
-
-
 def summary_lines(report: Report) -> Iterator[str]:
     """Yield the report as a few lines for people."""
     failure = report["failure"]
@@ -372,8 +364,8 @@ def summary_lines(report: Report) -> Iterator[str]:
     is_url, folder = "://" in report["checkpoints"], short_path(report["checkpoints"])
     written = f"written   {_listed(names) or 'nothing'} in CHECKPOINT_DIR, {folder}"
     yield f"  storage   CHECKPOINT_DIR is {folder}" if is_url else f"  {written}"
-    for task, found in groupby(report["files"]["kept"], key=lambda item: item["task"]):
-        yield f"  files     {_listed([*map(name_and_size, found)])} in CHECKPOINT_DIR/{keep.FOLDER}/{task}"
+    for (task, place), found in groupby(report["files"]["kept"], key=lambda item: (item["task"], item["folder"])):
+        yield f"  files     {_listed([*map(name_and_size, found)])} of {task} in {short_path(place)}"
     for (task, why), found in groupby(report["files"]["left"], key=lambda item: (item["task"], item["why"])):
         yield f"  not kept  {_listed([*map(name_and_size, found)])} of {task}: {why}"
     lost = [item for item in report["restarts"] if item["is_lost"]]

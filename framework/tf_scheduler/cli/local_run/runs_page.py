@@ -23,13 +23,12 @@ from dcos_command.logs import TIMES_SUFFIX
 from dcos_command.tasks import page_address
 from tf_executor.contract.reports import strict_json
 from tf_executor.contract.text import format_size
-from tf_executor.user import keep
 from tf_scheduler.api.http.auth import Guard, Policy
 from tf_scheduler.api.http.endpoint import respond
 from tf_scheduler.api.http.server import ApiServer
 from tf_scheduler.api.views.base import View
 from tf_scheduler.cli.common.folders import RunFolder, short_path, state_home
-from tf_scheduler.cli.common.past_runs import past_runs
+from tf_scheduler.cli.common.past_runs import files_of, past_runs
 from tf_scheduler.errors import JobError
 from tf_scheduler.history.compare import run_details, run_row
 from tf_scheduler.history.database import find_run
@@ -137,17 +136,20 @@ class RunsPage:
 
 
 def run_files(run: Run) -> dict[str, Path]:
-    """Return logs and kept files of a run that are not empty, by their paths.
+    """Return logs and kept files that are not empty, by their names on the page.
 
-    The paths are relative to the folder of the run. Links are left out: a task writes into this folder and must not
-    choose what is served.
+    Links are left out: a task writes into these folders and must not choose what is served.
     """
     if not run.folder:
         return {}
     root = RunFolder(Path(run.folder).resolve())
-    found = [*root.logs.glob("**/*"), *(root.checkpoints / keep.FOLDER).glob("*/**/*")]
-    files = (path for path in sorted(found) if path.is_file() and path.resolve() == path and path.stat().st_size)
-    return {str(path.relative_to(root.path)): path for path in files if path.suffix != TIMES_SUFFIX}
+    found = {str(path.relative_to(root.path)): path for path in sorted(root.logs.glob("**/*"))}
+    for item in files_of(run)["kept"]:
+        folder = Path(item["folder"])  # CHECKPOINT_DIR itself may be a link of the user
+        path = folder.parents[1].resolve() / folder.parent.name / folder.name / item["name"]
+        found[f"kept/{folder.name}/{item['name']}"] = path
+    files = {name: path for name, path in found.items() if path.suffix != TIMES_SUFFIX and path.is_file()}
+    return {name: path for name, path in files.items() if path.resolve() == path and path.stat().st_size}
 
 
 def _json(**body: Any) -> Response:

@@ -207,7 +207,7 @@ class StorageOptions(Section):
     )
     keep_files = Integer(
         "Maximum megabytes (2^20 bytes) of new files in the working directories of the tasks that are kept in "
-        "CHECKPOINT_DIR/files when a program ends, those of the leader first. 0: none.",
+        "CHECKPOINT_DIR/kept-files when a program ends, those of the leader first. 0: none.",
         1000,
         maximum=1_000_000,
     )
