@@ -121,6 +121,20 @@ def _log(service: ServiceClient, task: str, query: LogQuery) -> Log:
     return _last_lines(log, tail)
 
 
+def last_line(service: ServiceClient, task: str) -> str:
+    """Return the last line of a task's output, else of its errors.
+
+    Empty if neither can be read.
+    """
+    for file in ("stdout", "stderr"):
+        try:
+            if text := _log(service, task, LogQuery(file=file, tail=1))["data"].strip():
+                return str(text)
+        except (RefusedError, UnreachableError):  # such as an agent that does not answer
+            continue
+    return ""
+
+
 def _read(service: ServiceClient, path: str, file: str, offset: int, log: Log) -> Log:
     """Read a file from `offset` to its size in `log`, up to 64 KB per request."""
     data, at = [], offset

@@ -27,6 +27,7 @@ from .client import PACKAGE, URL_VARIABLE, ServiceClient, api_path, installation
 from .command import CommandCall, LocalOption, argument, command, print_error, service_argument, show_json
 from .documents import read_document, relative_job_url, with_settings
 from .errors import CommandError, RefusedError, UnreachableError, UsageError, error_document
+from .logs import last_line, prefixed
 from .output import Line, Renderable, Screen, Table, Word, dim, local_time, status_word
 from .plans import TASK
 from .service import follow, result_code, show_result
@@ -37,6 +38,7 @@ _BAD_REQUEST, _NOT_FOUND = 400, 404
 # --- status, list, open
 
 _EVENTS = 5  # events of `status`
+_STALLED = 10  # stalled tasks whose last line `status` shows
 
 
 def page_address(url: str, token: str) -> str:
@@ -76,8 +78,11 @@ def status(call: CommandCall) -> int:
     """Show training, tasks, reasons for waiting and events."""
     service = call.service
     events = service.get(api_path("events"), limit=str(_EVENTS))
-    pending = service.get(api_path("pending"))["tasks"]
-    return call.show({**_overview(service), "pending": pending, "events": events["events"]}, _show_status)
+    pending, overview = service.get(api_path("pending"))["tasks"], _overview(service)
+    stalled = [task["name"] for task in overview["tasks"] if task.get("activity") == Activity.STALLED]
+    lines = {name: last_line(service, name) for name in stalled[:_STALLED]}
+    more = {"pending": pending, "events": events["events"], "stalled": lines}
+    return call.show({**overview, **more}, _show_status)
 
 
 def _show_status(answer: Mapping[str, Any]) -> Iterator[Any]:
@@ -100,6 +105,9 @@ def _show_status(answer: Mapping[str, Any]) -> Iterator[Any]:
         for task in answer["tasks"]
     ]
     yield Table(("task", "doing", "step", "agent", "what"), rows, empty="No task has been launched yet.")
+    yield from (prefixed(name, text) for name, text in answer["stalled"].items())
+    for name in list(answer["stalled"])[:1]:
+        yield Line((dim(f"To see where {name} is: `stacks {name}`"),))
     for entry in answer["pending"]:
         yield Line(
             (Word(f"{entry['name']} waits", "wait"), f": {'; '.join(entry['reasons']) or 'no reason known yet'}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Callable, Iterable, Mapping, Optional
 
 from .advice import CRASH_HINTS
@@ -254,6 +254,10 @@ class Progress:
     def position(self) -> int | None:
         """The step; the epoch of a program that reports no steps."""
         return self.epoch if self.step is None else self.step
+
+    def without_speed(self) -> Progress:
+        """Return the report for a time at which its speed no longer holds."""
+        return replace(self, steps_per_second=None, examples_per_second=None, seconds_left=None)
 
     def has_begun_again(self, saved_step: int | None) -> bool:
         """Whether the program began before half of the last checkpoint's step."""

@@ -136,7 +136,8 @@ def test_progress_decides_that_a_job_trains_or_is_stalled() -> None:
     assert Activity.TRAINING.value == shown.activity == row.activity
     assert replace(reported, loss=None) == Progress.from_json(asdict(row))
     assert row == shown.trainer
-    assert Activity.STALLED.value == overview(Snapshot(state, now=10_000.0)).activity
+    stalled = overview(Snapshot(state, now=10_000.0))
+    assert (Activity.STALLED.value, None) == (stalled.activity, stalled.task("chief-0").seconds_left)
 
 
 def test_lost_task_restarts_with_number_of_failure() -> None:

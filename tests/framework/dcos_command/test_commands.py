@@ -238,6 +238,27 @@ def test_progress_is_a_row_per_job(ask, api) -> None:
     assert {"accuracy": 0.98} == metrics
 
 
+def test_status_shows_the_last_line_of_each_stalled_task(ask, api) -> None:
+    """Its last speed is not that of now."""
+    api.deploy()
+    said = {api.world.state.stored.tasks[name].id: Progress(1, 1000.0, 7, steps_per_second=12.5) for name in ALL[2:]}
+    api.world.state = with_fields(api.world.state, progress=said, last_progress=("chief-0", 0.0))
+    api.sandboxes.files = {
+        "chief-0": {"stdout": b"step 6\nstep 7\n"},
+        "worker-0": {"stdout": b"not stalled"},
+        "worker-1": {"stdout": b"", "stderr": b"waits for worker-0"},
+    }
+
+    lines = ask("status").lines
+
+    assert lines[0].split()[1] == "STALLED"
+    shown = ["worker-1 | waits for worker-0", "chief-0 | step 7", "To see where worker-1 is: `stacks worker-1`"]
+    start = lines.index(shown[0])
+    assert shown == lines[start : start + 3]
+    assert not any("steps/s" in line or "not stalled" in line for line in lines)
+    assert {"chief-0": "step 7", "worker-1": "waits for worker-0"} == ask("status", "--json").json["stalled"]
+
+
 def test_logs_shows_the_end_of_a_file(ask, api) -> None:
     api.deploy()
     api.sandboxes.files["worker-0"] = {"stdout": b"step 1\nstep 2", "stderr": b"oops\n", "executor.log": b"x" * 100_000}

@@ -231,7 +231,7 @@ def overview(snapshot: Snapshot) -> Overview:
         restart=restart if activity is Activity.RESTARTING else None,
         restarts=sum(record.restarts for record in tasks.values()),
         last_restart=_last_restart(state),
-        examples_per_second=_job_speed(state, leader),
+        examples_per_second=None if activity is Activity.STALLED else _job_speed(state, leader),
         notices=(*snapshot.exposures(), *(each.text for each in found if each.kind != "starting")),
     )
 
@@ -251,6 +251,9 @@ def _active_plan(state: SchedulerState) -> Plan:
 def _task(state: SchedulerState, record: TaskRecord, silence: int) -> TaskRow:
     status, progress = state.status(record.name), state.process.progress.get(record.id)
     override, values = override_of(state, record.name), progress or Progress()
+    activity = Activity.PAUSED if override else _activity(state, record, status, silence)
+    if activity is Activity.STALLED:  # the last speed is not that of now
+        values = values.without_speed()
     return TaskRow(
         name=record.name,
         id=record.id,
@@ -262,8 +265,8 @@ def _task(state: SchedulerState, record: TaskRecord, silence: int) -> TaskRow:
         state=override.value.lower() if override else status.state.label if status else "not heard of",
         message=status.message if status else "",
         live=state.is_live(record),
-        progress=describe_progress(progress) if progress else "",
-        activity=(Activity.PAUSED if override else _activity(state, record, status, silence)).value,
+        progress=describe_progress(values),
+        activity=activity.value,
         **values.to_json(("sequence", *REPORT_FIELDS)),
         **usage_of(state, record),  # type: ignore[arg-type]
         memory_mb=memory_of(state, record),

@@ -467,7 +467,7 @@ class OutputFollower:
 def live_view(
     cluster: LocalCluster, redactor: OutputRedactor, scheduler: RunScheduler, follower: OutputFollower
 ) -> Iterator[Draw]:
-    """Draw the run on the terminal, with output of the leader."""
+    """Draw the run on the terminal, with output of the leader or of the stalled tasks."""
     console, history = Console(stderr=True), RunHistory()
 
     def echo(line: str) -> None:
@@ -478,7 +478,7 @@ def live_view(
         def draw(overview: Overview, seconds: float) -> None:
             history.add(overview, seconds)
             follower.read(overview, echo)
-            log_lines = _leader_log(cluster, overview, redactor)
+            log_lines = _output_lines(cluster, overview, redactor)
             size, times = (console.width, console.height), (seconds, time.time())
             live.update(run_view(overview, log_lines, times, size, scheduler.page, history), refresh=True)
 
@@ -503,10 +503,14 @@ def line_view(follower: OutputFollower, every: float, *, quiet: bool) -> Iterato
     follower.finish(print_error)
 
 
-def _leader_log(cluster: LocalCluster, overview: Overview, redactor: OutputRedactor) -> list[str]:
-    task = overview.task(overview.leader)
-    sandbox = None if task is None else sandbox_of(cluster, overview, task)
-    if task is None or sandbox is None:
-        return []
-    outputs = (redactor.last(task.name, sandbox / name, _READ_LINES) for name in ("stdout", "stderr"))
-    return next(filter(None, map(notable_lines, outputs)), [])[-LOG_LINES:]
+def _output_lines(cluster: LocalCluster, overview: Overview, redactor: OutputRedactor) -> list[str]:
+    """Return the last lines of the leader, or the last line of each stalled task."""
+    stalled = [task for task in overview.tasks if task.activity == Activity.STALLED]
+    leader = overview.task(overview.leader)
+    lines: list[str] = []
+    for task in stalled or ([] if leader is None else [leader]):
+        sandbox = sandbox_of(cluster, overview, task)
+        outputs = (redactor.last(task.name, sandbox / name, _READ_LINES) for name in _OUTPUTS) if sandbox else ()
+        last = next(filter(None, map(notable_lines, outputs)), [])[-1 if stalled else -LOG_LINES :]
+        lines += [prefixed(task.name, line) for line in last]
+    return lines

@@ -99,6 +99,7 @@ def run_view(
     """Return the drawing for a terminal. Sentences are folded; only output is cut.
 
     Args:
+        log_lines: Last output, each line with its task.
         times: Seconds since the start of the run, and Unix time.
         size: Width and height of the terminal.
         page: Address of the page; the text omits the fragment (token), the link contains it.
@@ -109,7 +110,7 @@ def run_view(
     head = [*_title(overview, seconds, width, page), *_reasons(overview, history, now, width)]
     head += [*_progress(overview, width, history)]
     head += [line for notice in overview.notices for line in _folded(notice, width, "yellow")]
-    lines = [_cut(f"  {overview.leader} | {line}", "dim") for line in log_lines[-max(1, height // 3) :]]
+    lines = [_cut(f"  {line}", "dim") for line in log_lines[-max(1, height // 3) :]]
     rows = max(1, height - len(head) - len(lines) - 1)
     return Group(*head, *_tasks(overview, rows, width, seconds, history), *lines)
 
