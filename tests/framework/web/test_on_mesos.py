@@ -131,6 +131,9 @@ def test_page_follows_and_commands_training(scheduler, visit) -> None:
     loss = re.compile(r"chief-0 restarts; [\d,]+ steps? since its last checkpoint (is|are) lost\.")
     expect(question).to_contain_text(loss)
     question.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Python stacks").click()
+    expect(page.locator("#log-state")).to_contain_text("Python stacks of chief-0 at ")
+    expect(page.get_by_label("Output of the task")).to_contain_text(re.compile(r"\(train\.py:\d+\)"))
 
     press("Commands for step again worker-1")
     press("Pause retune again worker-1")

@@ -241,6 +241,8 @@ document.addEventListener("click", (event) => {
     if ("output" in button.dataset) byId("task").scrollIntoView();
   } else if (pod) {
     sendPodCommand(pod);
+  } else if (button.id === "stacks") {
+    if (selected) output.readStacks(selected);
   } else if (button.id === "retry") {
     update();
   }

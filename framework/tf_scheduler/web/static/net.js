@@ -70,9 +70,17 @@ export async function post(path) {
   return typeof body === "object" ? (body.message ?? "Done.") : body || "Done.";
 }
 
-async function exchange(path, method) {
-  const options = { method, headers: headers("application/json"), signal: AbortSignal.timeout(TIMEOUT) };
-  const answer = await request(path, options);
+// Send a document and return the JSON of the answer.
+export async function postDocument(path, content) {
+  const [answer, body] = await exchange(path, "POST", JSON.stringify(content));
+  if (!answer.ok) throw toError(answer, body);
+  return body;
+}
+
+async function exchange(path, method, content) {
+  const common = headers("application/json");
+  const options = { method, body: content, signal: AbortSignal.timeout(TIMEOUT) };
+  const answer = await request(path, { ...options, headers: content ? { ...common, "Content-Type": "application/json" } : common });
   return [answer, await readBody(answer)];
 }
 

@@ -1,7 +1,7 @@
 // Output: the last part of a file of a task, then a stream; or of all tasks, which are polled.
 
 import { byId, el, show } from "./dom.js";
-import { RefusedError, describeError, get, listen, sleep } from "./net.js";
+import { RefusedError, describeError, get, listen, postDocument, sleep } from "./net.js";
 import { formatNumber, formatTime, labelOf, pluralize } from "./words.js";
 
 const MAX_TEXT = 1200000; // characters
@@ -12,6 +12,8 @@ const RETRY = 3000; // ms
 const POLL_INTERVAL = 2000; // ms between two reads of all tasks
 const MAX_TASKS = 20; // tasks whose output is shown together
 const SMALL_READ = 8192; // bytes of the first read of each of them
+const STACKS = { command: ["python", "-m", "tf_executor.stacks"], timeout: 60 }; // needs the right of `exec`
+const STACKS_POLL = 500; // ms
 const MAX_SEARCH_READ = 8388608; // bytes of the first read of all of them while the user searches
 
 // Remove terminal escapes; of overwritten lines, keep the last state.
@@ -39,7 +41,8 @@ class Pane {
     this.#abort = null;
   }
 
-  // `source`: `task`, `launch` ("": the last), `file`, `tasks` (names, if all are read), `length`, `follow`.
+  // `source`: `task`, `launch` ("": the last), `file`, `tasks` (names, if all are read), `length`, `follow`; or `task`
+  // and `stacks`.
   read(source) {
     this.stop();
     this.#raw = "";
@@ -48,9 +51,29 @@ class Pane {
     this.draw();
     this.#abort = new AbortController();
     const { signal } = this.#abort;
-    if (source.tasks) this.#pollAll(source, signal);
+    if (source.stacks) this.#readStacks(source, signal);
+    else if (source.tasks) this.#pollAll(source, signal);
     else if (source.follow && !source.launch) this.#follow(source, signal);
     else this.#readOnce(source, signal);
+  }
+
+  // Where the Python processes of the task are now.
+  async #readStacks({ task }, signal) {
+    const path = `v1/tasks/${encodeURIComponent(task)}/exec`;
+    this.#showState(`Reading the Python stacks of ${task}.`);
+    try {
+      const { id, launch } = await postDocument(path, STACKS);
+      for (;;) {
+        const answer = await get(`${path}/${id}?launch=${encodeURIComponent(launch)}`);
+        if (signal.aborted) return;
+        this.#raw = (answer.stdout ?? "") + (answer.stderr ?? "");
+        this.#summary = answer.error || `Python stacks of ${task} at ${formatTime(Date.now() / 1000)}`;
+        if (answer.state !== "running") return this.draw();
+        await sleep(STACKS_POLL);
+      }
+    } catch (error) {
+      if (!signal.aborted) this.#showState(describeError(error));
+    }
   }
 
   async #readOnce(source, signal) {
@@ -212,6 +235,14 @@ export class Output {
     const launch = isAll ? "" : byId("launch").value;
     const source = { task, launch, length, follow: byId("follow").checked, ...(isAll && { tasks }) };
     files.forEach((file, index) => this.#panes[index].read({ ...source, file }));
+  }
+
+  // Show the Python stacks of a task instead of its output.
+  readStacks(task) {
+    this.stop();
+    byId("panes").classList.remove("two");
+    byId("pane-2").hidden = true;
+    this.#panes[0].read({ task, stacks: true });
   }
 
   // The first search reads more of the files with `read`.
