@@ -394,3 +394,14 @@ def test_task_has_its_amounts_as_texts(usage, cpus: str, memory: str, is_near: b
     assert isinstance(answer, View)
     assert {"resources": "0.6 cpus, 1.06 GB", "cpus": cpus, "memory": memory} == answer.body["texts"]
     assert is_near is answer.body["near_limit"]
+
+
+@pytest.mark.parametrize(("cpus", "now", "is_idle"), [(0.01, 121.0, True), (0.01, 119.0, False), (0.5, 121.0, False)])
+def test_job_whose_programs_only_wait_is_named(cpus: float, now: float, is_idle: bool) -> None:
+    """Every worker called `server.join()`, and the job ran indefinitely."""
+    state = a_running_state(a_spec())
+    records = [replace(record, launched_at=0.0) for record in state.stored.tasks.values()]
+    usage = {record.name: (record.id, Usage(100.0, 90.0, cpus)) for record in records}
+    shown = texts(Snapshot(with_fields(state, tasks={each.name: each for each in records}, usage=usage), now=now))
+
+    assert is_idle is any(text.startswith("no task trains: no program has used a CPU") for text in shown), shown

@@ -22,6 +22,8 @@ from .base import MAX_NOTICES, Snapshot
 
 #: Seconds after its grace period in which a task must end.
 _STOP_SECONDS = 10.0
+#: Seconds after the last launch, and CPUs of each task, from which all programs only wait.
+_IDLE_SECONDS, _IDLE = 120.0, 0.05
 #: Consecutive launches without a start after which the task is named.
 _UNSTARTED_LAUNCHES = 3
 
@@ -96,6 +98,7 @@ def _tasks(snapshot: Snapshot) -> Iterator[Reason]:
     yield from _failing_launches(state)
     if waits := cluster_size.describe_wait(state):
         yield Reason("size", waits)
+    yield from _idle(snapshot)
     if snapshot.silence and state.process.last_progress is not None:
         text = f"no progress for {format_duration(snapshot.silence)}, last from {state.process.last_progress[0]}"
         yield Reason("progress", text)
@@ -125,6 +128,20 @@ def _not_running(state: SchedulerState) -> Iterator[Reason]:
             text = f"restore{'s' if len(records) == 1 else ''} checkpoints since {since}: {what}"
         yield Reason("starting", f"{names} {text}", 205)
     yield from stopped[:MAX_NOTICES]
+
+
+def _idle(snapshot: Snapshot) -> Iterator[Reason]:
+    """Yield that all programs only wait, as those that all call `server.join()`."""
+    state = snapshot.state
+    if state.process.last_progress is not None or not state.spec.strategy.traits.has_servers:
+        return
+    records = [record for record in state.stored.tasks.values() if record.job.in_cluster]
+    used = dict(state.process.usage.values())
+    cpus = [usage.cpus_used if (usage := used.get(record.id)) else None for record in records]
+    since = max((record.launched_at for record in records), default=snapshot.now)
+    if snapshot.now >= since + _IDLE_SECONDS and all(each is not None and each < _IDLE for each in cpus):
+        text = f"no task trains: no program has used a CPU or reported a step since {clock_time(since)}"
+        yield Reason("idle", f"{text}; one task must run the training, a chief or a worker without `server.join()`")
 
 
 def _ignored_stops(snapshot: Snapshot) -> Iterator[Reason]:
