@@ -11,7 +11,7 @@ from tf_executor.contract.strategies import strategies_with
 from tf_scheduler.model.spec import CleanupPolicy
 from tf_scheduler.options.schema.jobs import JOBS
 
-from .program import FOLDER, SIZES, Libraries, Options, ProgramFacts, needed_libraries, scan
+from .program import FOLDER, SIZES, Libraries, Options, ProgramFacts, missing_flags, needed_libraries, scan
 from .tables import Note, command_line, display_value
 
 #: Options that need a prepared cluster.
@@ -53,6 +53,7 @@ def localize(
     sources = read([name for name in programs if any(name in _SCRIPT.findall(command) for command in commands)])
     facts = scan(sources)
     notes += [*_use_strategy(options, facts), *_shrink(options, fits)]
+    notes += [Note(item.path, item.message) for item in missing_flags(facts, commands)]
     is_torch = options["service"].get("strategy") in strategies_with(lambda traits: traits.library == "torch")
     needed = needed_libraries(images, "\n".join(sources.values()), is_torch=is_torch)
     return [*notes, *_use_legacy_keras(options, needed, facts)], needed

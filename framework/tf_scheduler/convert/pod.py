@@ -240,6 +240,8 @@ def _convert_restart(value: Any, location: Location) -> Iterator[Action]:
     yield SetOption((location.section, "restart_policy"), one_of(_RESTARTS)(value))
     if value == "Always":
         yield Note(location.path, "Always: failed tasks restart, finished tasks do not")
+    elif value == "Never":
+        yield Note(location.path, "Never: the first failure of a task fails the job; `OnFailure` restarts the task")
 
 
 #: The container that the operator watches (training-operator, TFJobDefaultContainerName and PytorchJobDefault...).

@@ -92,6 +92,8 @@ class ProgramFacts:
     strategies: Collection[Strategy] = ()
     #: (`sets` or `removes`, environment variable) -> where the program does it unconditionally, as FILE:LINE.
     variables: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    #: Options of the started file that its parser requires, such as `-d, --data` -> where, as FILE:LINE.
+    flags: Mapping[str, str] = field(default_factory=dict)
     #: Whether the started file has the `main(server, log_dir, context)` of the original package, and does not call it.
     is_job: bool = False
 
@@ -111,6 +113,7 @@ class _Names:
     always: set[str] = field(default_factory=set)
     #: (`sets` or `removes`, environment variable) -> first line that does it, unless a condition reads the variable.
     variables: dict[tuple[str, str], int] = field(default_factory=dict)
+    flags: dict[str, int] = field(default_factory=dict)
     is_job: bool = False
 
 
@@ -129,9 +132,19 @@ def scan(sources: Mapping[str, str]) -> ProgramFacts:
     reads_data = "DATA_SERVICE_ADDRESS" in texts
     # Estimators start the server themselves.
     servers = {Strategy.BETWEEN_GRAPH} if any(name.endswith("train_and_evaluate") for name in names) else set()
-    is_job = any(each.is_job for each in [*names_of.values()][:1])
+    first, started = next(iter(names_of.items()), ("", _names("")))
+    strategies, flags = servers.union(used), {name: f"{first}:{line}" for name, line in started.flags.items()}
     return ProgramFacts(
-        strategy, evidence, next(fits, ""), imports, required, reads_data, servers.union(used), variables, is_job
+        strategy,
+        evidence,
+        next(fits, ""),
+        imports,
+        required,
+        reads_data,
+        strategies,
+        variables,
+        flags,
+        started.is_job,
     )
 
 
@@ -165,6 +178,14 @@ def lone_tasks(options: Mapping[str, Any], facts: ProgramFacts) -> Iterator[Prob
     if names and tasks > 1 and not is_used:
         why = f"{strategy.value}, but the program has no {names[0]}, so that each task may train a model of its own"
         yield Problem("service.strategy", f"{why}; add `{strategy.traits.joins}`")
+
+
+def missing_flags(facts: ProgramFacts, commands: Sequence[str]) -> Iterator[Problem]:
+    """Yield options that the started file requires, and no command has."""
+    words = set(" ".join(commands).replace("=", " ").split())
+    for flags, where in facts.flags.items():
+        if flags.startswith("-") and not words.intersection(flags.split(", ")):
+            yield Problem(where, f"the program requires {flags}, and the command lacks it")
 
 
 def imported_modules(source: str) -> set[str]:
@@ -203,6 +224,11 @@ def _names(source: str) -> _Names:
                 keys = [key for each in node.args if isinstance(each, ast.Dict) for key in each.keys]
                 names = [each.arg for each in node.keywords] + [getattr(key, "value", "") for key in keys]
                 result.variables |= dict.fromkeys((("sets", str(name)) for name in names), node.lineno)
+            case ast.Call(func=ast.Attribute(attr="add_argument" | "option"), args=words, keywords=values) if any(
+                each.arg == "required" and getattr(each.value, "value", False) is True for each in values
+            ):
+                flags = [str(each.value) for each in words if isinstance(each, ast.Constant)]
+                result.flags[", ".join(flags)] = node.lineno
             case ast.Attribute() | ast.Name():
                 result.names.add(_dotted(node))
             case ast.Constant(value=str(text)):

@@ -218,6 +218,12 @@ def sets(line: int, name: str, setter: str, verb: str = "sets") -> str:
         ("independent", "import os\nos.environ['RANK'] = '0'\n", []),
         ("between_graph", "tf.estimator.train_and_evaluate(x)\n", []),
         (
+            "independent",
+            "p.add_argument('-d', '--data', required=True)\np.add_argument('name', required=True)\n"
+            "p.add_argument('--out', required=False)\n",
+            ["train.py:1: the program requires -d, --data, and the command lacks it"],
+        ),
+        (
             "pytorch_ddp",
             "import os\nfrom torch.distributed import init_process_group\nos.environ['MASTER_ADDR'] = 'x'\n"
             "if 'RANK' not in os.environ:\n    os.environ['RANK'] = '0'\nos.environ.setdefault('WORLD_SIZE', '1')\n"

@@ -114,6 +114,13 @@ def test_backoff_limit_0_allows_no_failure() -> None:
     assert 0 == convert_job_file(JOB.encode(), "it").options["restart"]["max_failures"]
 
 
+def test_policy_never_is_noted() -> None:
+    """The first kill of a task would end the job."""
+    reported = notes(convert_job_file(JOB.replace("OnFailure", "Never").encode(), "it"))
+
+    assert reported[f"{WORKER}.restartPolicy"].startswith("Never: the first failure of a task fails the job")
+
+
 def test_amount_that_is_not_requested_is_reported() -> None:
     """Its default, 1 cpu or 4096 MB, may be another than the program needs."""
     for requested, missing, option in (("cpu: 1", "memory", "mem"), ("memory: 1Gi", "cpu", "cpus")):

@@ -47,7 +47,16 @@ from tf_scheduler.cli.common.programs import (
     size_problem,
     unpacked_reason,
 )
-from tf_scheduler.convert.program import FOLDER, NOT_IN_JOB, PIP_NAMES, always_imported, lone_tasks, scan, start_problem
+from tf_scheduler.convert.program import (
+    FOLDER,
+    NOT_IN_JOB,
+    PIP_NAMES,
+    always_imported,
+    lone_tasks,
+    missing_flags,
+    scan,
+    start_problem,
+)
 from tf_scheduler.errors import JobError, OptionsError, Problem
 from tf_scheduler.model.digests import DataFile, join_data, split_data
 from tf_scheduler.model.spec import ServiceSpec, Uri
@@ -539,6 +548,7 @@ def program_warnings(options: Options, folder: Path, may_start: Callable[[str], 
     sources = _sources(_local_path(service["job_url"] or ".", folder), commands)
     facts = scan(sources)
     yield from lone_tasks(options, facts) if sources else ()
+    yield from missing_flags(facts, commands)
     has_image = any(image_of(service, section["image"], section["gpus"] > 0) for section in sections)
     if has_image or any(KERAS_2 in command for command in commands):
         return
