@@ -320,6 +320,7 @@ MIRRORED, DDP = "multi_worker_mirrored", "pytorch_ddp"
         ("tensorflow", REPORTS, MIRRORED, "0", "raise SystemExit(1)", True),
         ("tensorflow", "", MIRRORED, "0", "raise SystemExit(1)", False),
         ("lib", "", DDP, "0", "", False),
+        ("slow", "", DDP, "0", "", True),
         ("tensorflow", "", "independent", "0", "", False),
         ("horovod", "", "horovod", "0", "", False),
     ],
@@ -328,7 +329,8 @@ def test_task_that_never_meets_a_peer_is_alone(
     start_executor: Any, library: str, link: str, strategy: str, rank: str, end: str, expected: bool
 ) -> None:
     """However it ends; but without training, it may have waited for its peers."""
-    executor, (port, peer) = start_executor("one", "process.health.MEETING_SEARCHES=3"), free_ports(2)
+    times = ["process.health.MEETING_SEARCHES=3", *(["process.health.LIBRARY_AFTER=1.0"] if library == "slow" else [])]
+    executor, (port, peer) = start_executor("one", *times), free_ports(2)
     with socket.create_server(("127.0.0.1", peer)):
         program = TRAINS.format(library=library, port=port, link=link.format(peer=peer), end=end)
         hosts = [f"127.0.0.1:{each}" for each in (port, peer)]

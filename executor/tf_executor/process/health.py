@@ -69,6 +69,8 @@ PROBE_TIMEOUT = 5.0
 #: Seconds between two searches for a connection to a peer: the first and the maximum; and searches after which a
 #: program trains alone.
 MEETING_INTERVAL, _MAX_MEETING_INTERVAL, MEETING_SEARCHES = 0.25, 2.0, 12
+#: Seconds after which a program should have loaded its library: searches count from then, or from the load on.
+LIBRARY_AFTER = 10.0
 #: Seconds between two samples of the task's processes, and after which a frozen task is reported: the report is due
 #: within 60 s. Shorter waits for a disk are normal.
 SAMPLE_INTERVAL, FREEZE_REPORTED_AFTER = 15.0, 30.0
@@ -92,7 +94,7 @@ class HealthChecks:
         self._on_event = on_event
         self._sample: Callable[[], Sequence[ProcessSample]] = tuple
         self._stopped = threading.Event()
-        #: Whether the program has used its library, but had no connection to a peer.
+        #: Whether the program has had time to train, but no connection to a peer.
         self.is_alone = False
 
     def stop(self) -> None:
@@ -104,13 +106,14 @@ class HealthChecks:
         self._start("readiness", lambda: self._await_server(address, is_own))
 
     def watch_meeting(self, meets: Callable[[], bool], uses_library: Callable[[], bool]) -> None:
-        """Note in `is_alone` whether a program that uses its library never meets a peer."""
+        """Note in `is_alone` whether a program never meets a peer."""
+        late = time.monotonic() + LIBRARY_AFTER
 
         def watch() -> None:
             searches = 0
             pause = MEETING_INTERVAL
             while not meets() and not self._stopped.wait(pause):
-                searches += searches > 0 or uses_library()
+                searches += searches > 0 or uses_library() or time.monotonic() > late
                 self.is_alone = searches >= MEETING_SEARCHES
                 pause = min(MEETING_INTERVAL * max(1, searches / MEETING_SEARCHES), _MAX_MEETING_INTERVAL)
             self.is_alone &= self._stopped.is_set()
