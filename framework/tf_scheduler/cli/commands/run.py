@@ -185,7 +185,7 @@ def _run(job: _Job, cluster: LocalCluster, *, own: bool) -> Report:
     folder = RunFolder.create(job.spec.name, uuid.uuid4().hex)
     launch, draws = prepare_launch(job.document, cluster, folder), sys.stderr.isatty() and not job.verbose
     # From here on a signal asks for the end: the result is always reported, and all processes are stopped.
-    with collect_signals() as signals:
+    with collect_signals() as signals, _without_scheduler_files(folder):
         submitted, began, master = time.time(), time.monotonic(), cluster.master.address
         announce = partial(_announce, job.spec, folder) if not job.quiet else lambda _page: None
         with run_scheduler(launch, job.spec.name, master, console=job.verbose, announce=announce) as scheduler:
@@ -207,8 +207,6 @@ def _run(job: _Job, cluster: LocalCluster, *, own: bool) -> Report:
             # Commands find the run until its result is stored.
             with _print_os_errors():
                 folder.result.write_text(json.dumps(report, indent=2) + "\n")
-        with _print_os_errors():
-            folder.forget_scheduler()
         _print_result(report, job.quiet)
         return report
 
@@ -218,6 +216,16 @@ def _announce(spec: ServiceSpec, folder: RunFolder, page: str) -> None:
     tasks = list_names([pluralize(job.count, job.kind.value) for job in spec.jobs if job.count])
     say(f"{spec.name}: {tasks}, {spec.strategy.value}; logs: {short_path(str(folder.logs))}")
     say(f"page: {page}")
+
+
+@contextmanager
+def _without_scheduler_files(folder: RunFolder) -> Iterator[None]:
+    """Remove token, options and state of the scheduler at the end, however it ends."""
+    try:
+        yield
+    finally:
+        with _print_os_errors():
+            folder.forget_scheduler()
 
 
 @contextmanager
