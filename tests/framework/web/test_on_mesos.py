@@ -21,14 +21,14 @@ from mesos_local.host import free_ports
 
 PATIENCE = 150
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
-COMMAND = 'python train.py --model-dir "$CHECKPOINT_DIR" --epochs 5 --until {end} --target 0.5'
+COMMAND = 'python train.py --model-dir "$CHECKPOINT_DIR" --epochs 5 --until "$CHECKPOINT_DIR/end" --target 0.5'
 
 
 class WatchedService:
     """A service whose scheduler can restart; the file `end` lets its chief exit."""
 
     def __init__(self, folder, master) -> None:
-        self.port, self.end = free_ports(1)[0], folder / "end"
+        self.port, self.end = free_ports(1)[0], folder / "checkpoints" / "end"
         document = json.loads((DIGITS / "options.json").read_text())
         for section in ("chief", "parameter_server", "worker"):
             document[section].update(cpus=0.2, mem=700, disk=0)
@@ -37,7 +37,7 @@ class WatchedService:
         document["service"].update(
             user="root",
             job_url=(DIGITS / "train.py").as_uri(),
-            command=COMMAND.format(end=self.end),
+            command=COMMAND,
             python=sys.executable,
             checkpoint_dir=str(folder / "checkpoints"),
         )
