@@ -18,6 +18,7 @@ from types import FrameType
 from typing import IO, Iterable, Iterator, Sequence, TextIO, Union
 
 from tf_executor.contract.states import Tone, tone_of
+from tf_executor.contract.text import encodable
 
 from .errors import UsageError
 
@@ -101,7 +102,7 @@ class Raw:
 
     def on(self, out: IO[str]) -> str:
         """On a terminal, remove commands that could alter its input; keep colours."""
-        return _TERMINAL_COMMANDS.sub("", self.text) if out.isatty() else self.text
+        return encodable(_TERMINAL_COMMANDS.sub("", self.text) if out.isatty() else self.text)
 
 
 Block = Union[str, Line, Table, Raw]
@@ -114,8 +115,8 @@ def cell_text(cell: Cell) -> str:
 
 
 def remove_controls(text: str) -> str:
-    """Remove bidirectional and control characters except tab and line end."""
-    return text if text.isprintable() else _CONTROLS.sub("", text)
+    """Remove control characters except tab and line end; escape lone surrogates."""
+    return text if text.isprintable() else encodable(_CONTROLS.sub("", text))
 
 
 _GAP = "  "

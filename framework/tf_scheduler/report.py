@@ -14,7 +14,7 @@ from typing import Any
 
 from tf_executor.contract.reports import Progress
 from tf_executor.contract.states import tone_of
-from tf_executor.contract.text import UNKNOWN, format_duration, format_loss, format_number, format_part
+from tf_executor.contract.text import UNKNOWN, encodable, format_duration, format_loss, format_number, format_part
 from tf_scheduler.history.compare import compare_results
 from tf_scheduler.history.model import RecordedLaunch, Run, speed_of
 
@@ -352,7 +352,8 @@ def _document(title: str, *content: object) -> str:
         tag("title", title),
         tag("style", Html(_page_style()), Html(_STYLE)),
     )
-    return "<!doctype html>\n" + tag("html", tag("head", head), tag("body", tag("main", *content)), lang="en") + "\n"
+    page = tag("html", tag("head", head), tag("body", tag("main", *content)), lang="en")
+    return encodable(f"<!doctype html>\n{page}\n")
 
 
 def _page_style() -> str:

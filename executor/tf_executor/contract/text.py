@@ -21,6 +21,11 @@ _LEVELS = "▁▂▃▄▅▆▇█"
 Item = TypeVar("Item")
 
 
+def encodable(text: str) -> str:
+    """Escape lone surrogates, which names of files and JSON may have and UTF-8 lacks."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 def format_number(value: float | None) -> str:
     """Format a number as `12,345`, `0.0324` or, beyond `LARGE`, `1.235e+10`.
 

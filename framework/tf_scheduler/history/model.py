@@ -237,6 +237,8 @@ def checked(run: Run) -> Run:
     for values in (run.environment, run.agents):
         if not all(isinstance(value, str) for value in values.values()):
             raise TypeError("not text")
+    if not run.id.isprintable():  # such as a lone surrogate, which an address cannot have
+        raise TypeError("not an id")
     if not all(isinstance(value, int | float) for value in run.best.values()):
         raise TypeError("not a number")
     if not all(math.isfinite(value) and abs(value) < _LAST_TIME for value in (run.submitted, run.seconds)):

@@ -1,6 +1,7 @@
 """Parts of the output as plain text."""
 
 import io
+import os
 import re
 
 import pytest
@@ -82,6 +83,13 @@ def test_task_text_has_no_control_characters(hostile: str) -> None:
     ]
     assert all(line.isprintable() for line in lines)
     assert 5 == sum(line.startswith("a") and line.endswith("b") for line in lines)
+
+
+def test_incomplete_characters_are_escaped() -> None:
+    """UTF-8 lacks them; names of files, as Python reads them, and JSON may have them."""
+    half = os.fsdecode(b"r\xe9sultat")
+
+    assert ["r\\udce9sultat"] == [*render_lines(half)] == [Raw(half).on(io.StringIO())]
 
 
 @given(ROWS, st.integers(22, 140))

@@ -7,21 +7,24 @@ import signal
 import stat
 import subprocess
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from playwright.sync_api import expect
 
+from asgi_client import ask
 from dcos_command.client import ServiceClient
 from jobs import PATIENCE
 from kit.browser import CONTRAST, SMALL
 from kit.commands import command_line, processes, request
 from runs import T0, a_point, a_run
+from tf_scheduler.api.http.auth import TOKEN_HEADER
 from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.cli.common.past_runs import run_database
 from tf_scheduler.cli.local_run.advertisements import advertise
-from tf_scheduler.cli.local_run.runs_page import serve_past_runs
+from tf_scheduler.cli.local_run.runs_page import RunsPage, serve_past_runs
 from tf_scheduler.history.database import SharedRuns
 
 #: A text that would do something if it were taken for markup.
@@ -109,6 +112,25 @@ def test_open_without_service_serves_runs(home: Path, monkeypatch) -> None:
         process.send_signal(signal.SIGINT)
         assert 130 == process.wait(PATIENCE)
         assert "past runs" in process.stderr.read()
+
+
+def test_page_serves_files_with_any_name(home: Path) -> None:
+    """The names of files need not be UTF-8, and notes may have incomplete characters."""
+    (run,) = (run for run in run_database().runs() if run.id == SECOND)
+    result = RunFolder(Path(run.folder)).result
+    files = json.loads(result.read_text())["files"]
+    files["kept"].append({**files["kept"][0], "name": os.fsdecode(b"r\xe9sultat.csv")})
+    (Path(files["kept"][-1]["folder"]) / files["kept"][-1]["name"]).write_text("1,2")
+    result.write_text(json.dumps({"files": files}))
+    run = replace(run, note="a\ud800b", options={"service": {"command": "\udfff"}})
+    page = RunsPage(None, [run], run.id)
+
+    details = ask(page.app(), f"/v1/tf/runs/{SECOND}", headers={TOKEN_HEADER: page.token})
+
+    addresses = {file["name"]: f"/{file['address']}" for file in details.body["files"]}
+    file = ask(page.app(), unquote(addresses["kept/w__1/r\\udce9sultat.csv"]))
+    assert (200, "1,2", True) == (file.code, file.text, "%5Cudce9sultat.csv" in file.headers["content-disposition"])
+    assert "a\\ud800b" in ask(page.app(), f"/{details.body['report']}").text
 
 
 def test_page_of_runs_ends_when_unused(home: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from tf_executor.contract.text import format_size, printable
+from tf_executor.contract.text import encodable, format_size, printable
 from tf_executor.user import keep
 from tf_scheduler.errors import JobError, OptionsError
 
@@ -237,4 +237,4 @@ def print_or_write(document: Any, output: Path | None, force: bool, *, quiet: bo
         except FileExistsError as error:
             raise JobError(f"{output}: already exists; replace it with --force") from error
     if not quiet:
-        click.echo(text if output is None else f"wrote {output}", nl=output is not None)
+        click.echo(encodable(text if output is None else f"wrote {output}"), nl=output is not None)

@@ -22,7 +22,7 @@ from dcos_command.command import echo
 from dcos_command.logs import TIMES_SUFFIX
 from dcos_command.tasks import page_address
 from tf_executor.contract.reports import strict_json
-from tf_executor.contract.text import format_size
+from tf_executor.contract.text import encodable, format_size
 from tf_scheduler.api.http.auth import Guard, Policy
 from tf_scheduler.api.http.endpoint import respond
 from tf_scheduler.api.http.server import ApiServer
@@ -126,7 +126,7 @@ class RunsPage:
             raise HTTPException(404)
         if name.startswith("logs/"):
             return FileResponse(path, media_type="text/plain; charset=utf-8")
-        return FileResponse(path, media_type="application/octet-stream", filename=path.name)
+        return FileResponse(path, media_type="application/octet-stream", filename=Path(name).name)
 
     def _run(self, request: Request) -> Run:
         run = next((run for run in self._runs if run.id == request.path_params["name"]), None)
@@ -149,7 +149,7 @@ def run_files(run: Run) -> dict[str, Path]:
         path = folder.parents[1].resolve() / folder.parent.name / folder.name / item["name"]
         found[f"kept/{folder.name}/{item['name']}"] = path
     files = {name: path for name, path in found.items() if path.suffix != TIMES_SUFFIX and path.is_file()}
-    return {name: path for name, path in files.items() if path.resolve() == path and path.stat().st_size}
+    return {encodable(name): path for name, path in files.items() if path.resolve() == path and path.stat().st_size}
 
 
 def _json(**body: Any) -> Response:
