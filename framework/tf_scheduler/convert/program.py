@@ -111,7 +111,7 @@ class _Names:
     optional: set[str] = field(default_factory=set)
     #: Those outside of functions and blocks.
     always: set[str] = field(default_factory=set)
-    #: (`sets` or `removes`, environment variable) -> first line that does it, unless a condition reads the variable.
+    #: (`sets` or `removes`, environment variable) -> first line that does it, unless on a condition that reads it.
     variables: dict[tuple[str, str], int] = field(default_factory=dict)
     flags: dict[str, int] = field(default_factory=dict)
     is_job: bool = False
@@ -206,24 +206,13 @@ def _names(source: str) -> _Names:
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # such as a program of Python 2
         return _names_of_text(source)
     result = _Names(set(), set(), set(), always=set[str]().union(*map(_imports, tree.body)))
-    checked = set[object]()
+    _rename_environ(tree)
+    conditions = _conditions(tree)
     for node in ast.walk(tree):
+        for verb, name in _overrides(node):
+            if name not in conditions.get(node, ()):
+                result.variables.setdefault((verb, name), getattr(node, "lineno", 0))
         match node:
-            case ast.If(test=test):
-                checked |= {each.value for each in ast.walk(test) if isinstance(each, ast.Constant)}
-            case ast.Subscript(value=owner, slice=ast.Constant(value=str(name)), ctx=ast.Store() | ast.Del() as ctx):
-                if _dotted(owner).endswith("environ") and name not in checked:
-                    verb = "sets" if isinstance(ctx, ast.Store) else "removes"
-                    result.variables.setdefault((verb, name), node.lineno)
-            case ast.Call(func=function, args=[ast.Constant(value=str(name)), *_]) if (
-                call := re.search(r"\b(putenv|unsetenv|environ\.pop)$", _dotted(function))
-            ) and name not in checked:
-                verb = "sets" if call[1] == "putenv" else "removes"
-                result.variables.setdefault((verb, name), node.lineno)
-            case ast.Call(func=ast.Attribute(attr="update", value=owner)) if _dotted(owner).endswith("environ"):
-                keys = [key for each in node.args if isinstance(each, ast.Dict) for key in each.keys]
-                names = [each.arg for each in node.keywords] + [getattr(key, "value", "") for key in keys]
-                result.variables |= dict.fromkeys((("sets", str(name)) for name in names), node.lineno)
             case ast.Call(func=ast.Attribute(attr="add_argument" | "option"), args=words, keywords=values) if any(
                 each.arg == "required" and getattr(each.value, "value", False) is True for each in values
             ):
@@ -243,6 +232,68 @@ def _names(source: str) -> _Names:
     mains = (each.args.args for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == "main")
     result.is_job = "main" not in result.names and any(len(arguments) == 3 for arguments in mains)
     return result
+
+
+def _conditions(tree: ast.AST) -> dict[ast.AST, set[object]]:
+    """Return the constants in the conditions on which a node runs, by node."""
+    result: dict[ast.AST, set[object]] = {}
+    blocks = (block for node in ast.walk(tree) for _, block in ast.iter_fields(node) if isinstance(block, list))
+    for block in blocks:
+        for at, each in enumerate(block):
+            if isinstance(each, ast.If):
+                constants = {part.value for part in ast.walk(each.test) if isinstance(part, ast.Constant)}
+                leaves = isinstance(each.body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break)
+                for part in (*each.body, *each.orelse, *(block[at + 1 :] if leaves else ())):
+                    for inner in ast.walk(part):
+                        result.setdefault(inner, set()).update(constants)
+    return result
+
+
+def _rename_environ(tree: ast.AST) -> None:
+    """Replace the names that always mean `os.environ` by `environ`."""
+    bound: dict[str, set[str]] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module="os", names=names):
+                bound |= {each.asname: {each.name} for each in names if each.asname}
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                bound.setdefault(name, set()).add(_dotted(value))
+            case ast.arg(arg=name):
+                bound.setdefault(name, set()).add("")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and all(each.endswith("environ") for each in bound.get(node.id, {""})):
+            node.id = "environ"
+
+
+def _overrides(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """Yield `sets` or `removes`, and the environment variable that a node changes."""
+    match node:
+        case ast.Subscript(value=owner, slice=ast.Constant(value=str(name)), ctx=ast.Store() | ast.Del() as ctx):
+            if _dotted(owner).endswith("environ"):
+                yield "sets" if isinstance(ctx, ast.Store) else "removes", name
+        case ast.AugAssign(target=owner, value=added) if _dotted(owner).endswith("environ"):
+            yield from (("sets", name) for name in _keys(added))
+        case ast.Call(func=function, args=arguments):
+            call = re.search(r"\b(putenv|unsetenv|environ\.(?:pop|update|clear))$", _dotted(function))
+            match call and call[1], arguments:
+                case "putenv", [ast.Constant(value=str(name)), *_]:
+                    yield "sets", name
+                case "unsetenv" | "environ.pop", [ast.Constant(value=str(name)), *_]:
+                    yield "removes", name
+                case "environ.update", _:
+                    yield from (("sets", name) for name in _keys(node))
+                case "environ.clear", _:
+                    yield "removes", "TF_CONFIG"  # which every task has
+
+
+def _keys(node: ast.AST) -> Iterator[str]:
+    """Yield the constant keys in a dictionary or in a call of `dict` or `update`."""
+    match node:
+        case ast.Dict(keys=keys):
+            yield from (str(key.value) for key in keys if isinstance(key, ast.Constant))
+        case ast.Call(func=ast.Name(id="dict") | ast.Attribute(attr="update"), args=arguments, keywords=keywords):
+            yield from (each.arg for each in keywords if each.arg)
+            yield from (key for each in arguments for key in _keys(each))
 
 
 def _imports(node: ast.AST) -> set[str]:

@@ -234,6 +234,7 @@ def sets(line: int, name: str, setter: str, verb: str = "sets") -> str:
                 sets(3, "MASTER_ADDR", "strategy pytorch_ddp"),
                 sets(7, "TF_CONFIG", "the scheduler"),
                 sets(7, "MASTER_PORT", "strategy pytorch_ddp"),
+                sets(8, "RANK", "strategy pytorch_ddp", "removes"),
                 sets(9, "WORLD_SIZE", "strategy pytorch_ddp", "removes"),
                 sets(10, "LOCAL_RANK", "strategy pytorch_ddp", "removes"),
                 sets(11, "TASK_INDEX", "the scheduler", "removes"),

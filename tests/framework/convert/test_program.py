@@ -174,3 +174,43 @@ def test_arguments_are_quoted_and_name_variables() -> None:
     command = job.options(lambda _: True)["service"]["command"]
 
     assert """python train.py --dir "${CHECKPOINT_DIR}"'/a b' '--say=it'"'"'s {''task_index}' '$5'""" == command
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "os.environ |= {'TF_CONFIG': '{}', **others}",
+        "os.environ |= dict(TF_CONFIG='{}')",
+        "os.environ.update(dict(TF_CONFIG='{}'))",
+        "e['TF_CONFIG'] = '{}'",
+        "env = os.environ; env['TF_CONFIG'] = '{}'",
+        "env = os.environ; env |= {'TF_CONFIG': '{}'}",
+        "os.environ.clear()",
+        "env = os.environ; env.pop('TF_CONFIG', None)",
+        "print(1 if 'TF_CONFIG' in os.environ else 2); os.environ['TF_CONFIG'] = '{}'",
+        "del os.environ['TF_CONFIG']\nif 'TF_CONFIG' in os.environ:\n    print()",
+    ],
+)
+def test_every_form_of_an_override_is_noticed(change: str) -> None:
+    """Whatever the program reads in other places."""
+    source = f"import os\nfrom os import environ as e\nif 'TF_CONFIG' in os.environ:\n    print()\n{change}\n"
+
+    variables = scan({"train.py": source}).variables
+
+    assert [("TF_CONFIG", "train.py:5")] == [(name, where) for (_, name), where in variables.items()]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "if 'TF_CONFIG' not in os.environ:\n    os.environ |= {'TF_CONFIG': '{}'}\n",
+        "if os.environ.get('TF_CONFIG'):\n    pass\nelse:\n    os.environ.update(TF_CONFIG='{}')\n",
+        "def set_up():\n    if 'TF_CONFIG' in os.environ:\n        return\n    os.environ['TF_CONFIG'] = '{}'\n",
+        "env = os.environ.copy(); env['TF_CONFIG'] = '{}'\n",
+        "env = os.environ\ndef start(env):\n    env['TF_CONFIG'] = '{}'\n",
+        "config = {}; config['TF_CONFIG'] = '{}'; config |= {'TF_CONFIG': '{}'}; config.clear()\n",
+    ],
+)
+def test_no_override_is_invented(source: str) -> None:
+    """A copy is for another process; a condition keeps the scheduler's value."""
+    assert {} == scan({"train.py": f"import os\n{source}"}).variables
