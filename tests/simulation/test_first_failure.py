@@ -75,7 +75,7 @@ def test_collateral_failure_that_ends_job_names_its_cause() -> None:
 
 def test_lone_training_is_part_of_each_result() -> None:
     """Also if the job fails or is stopped; once, although each task has trained alone."""
-    warning = "; warning: the workers did not train together: worker-1 had no connection to another task; add `"
+    warning = "; warning: the workers did not train together: worker-1 had no connection to another task; it needs `"
     alone = [send.status(name, FAILED, exit_code=1, alone=True) for name in ("worker-1", "worker-0")]
     for steps in (alone, [send.stop("enough"), *alone]):
         world = without_tolerance()

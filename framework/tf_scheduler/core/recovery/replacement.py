@@ -203,8 +203,9 @@ def lone_warning(state: SchedulerState) -> str:
         return ""
     for name in state.stored.tasks:
         if (status := state.status(name)) is not None and status.end.alone:
-            why = f"{name} had no connection to another task; add `{state.spec.strategy.traits.joins}`"
-            return f"{_LONE}: {why}"
+            traits = state.spec.strategy.traits
+            needed = f"`{traits.joins}` and the {next(iter(traits.variables), 'TF_CONFIG')} that the scheduler sets"
+            return f"{_LONE}: {name} had no connection to another task; it needs {needed}"
     return ""
 
 
