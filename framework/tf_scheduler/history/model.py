@@ -101,7 +101,7 @@ class Run:
     launches: tuple[RecordedLaunch, ...] = ()
     #: Task -> downsampled progress of all launches.
     curves: Mapping[str, tuple[Progress, ...]] = field(default_factory=dict)
-    #: Name -> best value of the loss and of each metric of the leading task.
+    #: Name -> best recorded value of the loss and of each metric of the leading task.
     best: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[RunWarning, ...] = ()
     #: What the user wrote about the run.

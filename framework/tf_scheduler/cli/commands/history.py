@@ -89,7 +89,7 @@ def _since(_context: click.Context, _option: click.Parameter, text: str | None) 
 @click.option(
     "--since", callback=_since, metavar="WHEN", help="Only runs since then: 30m, 2h, 7d, or a date such as 2026-01-31."
 )
-@click.option("--metric", default="", metavar="NAME", help="Show the best value of a metric, such as accuracy.")
+@click.option("--metric", default="", metavar="NAME", help="Show the best recorded value of a metric.")
 @click.option("--best", is_flag=True, help="Best run first, by --metric or else by the loss.")
 @click.option(
     "--store",
