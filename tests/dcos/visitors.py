@@ -23,7 +23,7 @@ def refuse_pages(app: ASGIApp) -> ASGIApp:
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        problem = _POLICY.authorize(scope["method"], headers, _ANYONE)
+        problem = _POLICY.check_host(headers) or _POLICY.authorize(scope["method"], headers, _ANYONE)
         if problem is None:
             await app(scope, receive, send)
         else:

@@ -16,7 +16,7 @@ from tf_executor.contract.reports import strict_json
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.api.http.backend import Backend, CurveRecorder
-from tf_scheduler.api.http.server import ApiServer, ServerTls, listen_address
+from tf_scheduler.api.http.server import ApiServer, ServerTls, is_loopback
 from tf_scheduler.api.routes.operations import RequestCounter, metric_routes
 from tf_scheduler.api.routes.secret_delivery import SecretHandler, with_secrets
 from tf_scheduler.api.views.base import Snapshot
@@ -98,7 +98,7 @@ def _settings(options: Mapping[str, Any], environment: Mapping[str, str]) -> tup
         problems.append(Problem(f"api.{name}", problem))
         return secrets.token_urlsafe(32)
 
-    loopback = listen_address(environment.get("HOST", "")) not in ("0.0.0.0", "::")  # noqa: S104 - a comparison
+    loopback = is_loopback(environment.get("HOST", ""))
     policy = Policy(
         read_token=token("read_token"),
         write_token=token("write_token"),

@@ -270,11 +270,18 @@ def test_cross_site_page_cannot_write(headers, code: int) -> None:
 
 @pytest.mark.parametrize(
     ("host", "code"),
-    [("localhost:80", 202), ("127.0.0.1", 202), ("[::1]:8080", 202), ("evil.example", 403), ("", 403), ("[", 403)],
+    [
+        *[(host, 202) for host in ("localhost:80", "127.0.0.1", "127.0.1.1:80", "[::1]:8080")],
+        *[(host, 403) for host in ("evil.example", "", "[", "127.0.0.1.evil.example", "10.0.0.1")],
+    ],
 )
 def test_loopback_rejects_other_host_names(host: str, code: int) -> None:
     """A page whose name resolves to loopback would have the same origin."""
+    with_token = an_app(loopback_only=True, write_token="w")
+
     assert code == ask(an_app(loopback_only=True), PATH, headers={"Host": host}).code
+    assert code == ask(with_token, PATH, headers={"Host": host, **bearer("w")}).code
+    assert (204 if code == 202 else 403) == ask(with_token, "/v1/health", headers={"Host": host}).code
 
 
 @pytest.mark.parametrize(

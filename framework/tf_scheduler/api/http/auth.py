@@ -20,9 +20,8 @@ from tf_scheduler.api.views.base import ApiProblem
 from tf_scheduler.rate_limit import RateLimiter, client_key
 
 from .endpoint import SECURITY_HEADERS, respond, wants_json
-from .server import BODY_LIMIT, SEND_TIMEOUT, TOO_MANY, limit_body
+from .server import BODY_LIMIT, SEND_TIMEOUT, TOO_MANY, is_loopback, limit_body
 
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 #: Values of `Sec-Fetch-Site` for requests of the API's own page and of the address bar.
 _SAME_SITE = ("same-origin", "none")
 _READ_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -81,11 +80,16 @@ class Policy:
         certified = Principal(peer, can_read=True, can_write=not self.writers or peer in self.writers)
         return bearer if bearer.can_write and not certified.can_write else certified
 
+    def check_host(self, headers: Mapping[str, str]) -> ApiProblem | None:
+        """Return the reason for refusal, also of requests that need no authentication."""
+        host = headers.get("host", "")
+        if self.loopback_only and not is_loopback(_hostname(host)):
+            return ApiProblem(403, f"invalid Host header {host[:80]!r}: expected localhost")
+        return None
+
     def authorize(self, method: str, headers: Mapping[str, str], principal: Principal) -> ApiProblem | None:
         """Return the reason for refusal, or None if the request is allowed."""
         reading = method in _READ_METHODS
-        if self.loopback_only and not self.is_restricted and _hostname(headers.get("host", "")) not in _LOOPBACK:
-            return ApiProblem(403, f"invalid Host header {headers.get('host', '')[:80]!r}: expected localhost")
         if not reading and _is_cross_site(headers):
             return ApiProblem(403, "cross-site requests cannot write")
         if not principal.can_read:
@@ -275,8 +279,8 @@ class Guard:
         declared = headers.get("content-length", "0")
         if declared.isdecimal() and int(declared) > BODY_LIMIT:
             return ApiProblem(413, f"request body too large: the limit is {BODY_LIMIT} bytes")
-        if self._is_open(scope["method"], _path(scope)):
-            return None
+        if (invalid_host := self._policy.check_host(headers)) or self._is_open(scope["method"], _path(scope)):
+            return invalid_host
         refusal = self._policy.authorize(scope["method"], headers, principal)
         # Count wrong tokens only: a request with a valid token from the same address still works.
         guesses = refusal is not None and refusal.code == 401 and _has_credentials(headers)

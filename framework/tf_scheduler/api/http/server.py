@@ -263,10 +263,16 @@ def listen_address(host: str) -> str:
 
     Mesos checks the health of tasks over loopback; clients use the network. `host`: the agent's name.
     """
+    address = "127.0.0.1" if host == "localhost" else host
+    return address if is_loopback(address) else "0.0.0.0"  # noqa: S104
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address is one of this machine only."""
     try:
-        return host if ipaddress.ip_address(host).is_loopback else "0.0.0.0"  # noqa: S104
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return "127.0.0.1" if host == "localhost" else "0.0.0.0"  # noqa: S104
+        return False
 
 
 def listen(host: str, port: int) -> socket.socket:
