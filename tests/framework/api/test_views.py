@@ -141,6 +141,8 @@ def test_restore_is_named_since_its_first_launch() -> None:
     state = with_fields(world.state, storage_errors={record.name: (record.id, "s3://a: no answer")})
     expected = f"chief-0 restores checkpoints since {since}: s3://a: no answer"
     assert expected in tasks.pending(Snapshot(state), {}).body["reasons"]
+    assert expected in service.health(Snapshot(state), {"verbose": True}).body["reasons"]
+    assert (expected,) == overview(Snapshot(state)).notices
 
     play(
         world, send.running(), send.wait(90.0), send.status("chief-0", FAILED, signal=9), send.wait(9.0), send.offers()
@@ -148,6 +150,16 @@ def test_restore_is_named_since_its_first_launch() -> None:
     reason = tasks.pending(Snapshot(world.state), {}).body["reasons"][0]
     assert reason.startswith("chief-0 started at ")
     assert since not in reason
+
+
+def test_restore_is_named_while_other_tasks_wait_for_offers() -> None:
+    """The reasons of the other tasks do not say that a storage has to answer."""
+    state = launched(TaskState.STARTING)
+    launch = state.stored.tasks[TaskName("ps-0")].id
+    state = with_fields(state, storage_errors={TaskName("ps-0"): (launch, "s3://a: no answer")})
+    (notice,) = overview(Snapshot(state)).notices
+
+    assert notice.startswith("ps-0 restores checkpoints since ")
 
 
 def assert_hindered(state: SchedulerState, start: str, end: str) -> None:

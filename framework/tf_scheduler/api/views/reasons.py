@@ -50,15 +50,11 @@ def reasons(snapshot: Snapshot) -> tuple[Reason, ...]:
     """Return all reasons, those that stop the scheduler first."""
     state = snapshot.state
     found = [*_scheduler(snapshot)]
-    if state.stored.result is None and not (snapshot.uninstalling or state.process.finished):
+    has_job = state.stored.result is None and not (snapshot.uninstalling or state.process.finished)
+    if has_job:
         found += _tasks(snapshot)
     # Also at the end of a job that has succeeded: its last checkpoint is not stored.
-    storage = (
-        f"{name}: {error}"
-        for name in state.process.storage_errors
-        if (error := state.storage_error(name)) and state.has_run(state.stored.tasks[name])
-    )
-    found += [Reason("storage", text) for text in islice(storage, MAX_NOTICES)]
+    found += islice(_storage(state, has_job=has_job), MAX_NOTICES)
     if drift := drift_message(state):
         found.append(Reason("clock", drift))
     if abandoned := after_job.abandoned_message(state):
@@ -109,24 +105,21 @@ def _not_running(state: SchedulerState) -> Iterator[Reason]:
     is_waiting = state.is_any_starting() or state.has_silent_tasks() or state.derived.unhealthy_count
     if not is_waiting or state.unplaced():
         return
-    starting: dict[tuple[str, bool], list[TaskRecord]] = {}
+    starting: dict[str, list[TaskRecord]] = {}
     stopped = []
     for record in state.stored.tasks.values():
         status = state.status(record.name)
         if status is None or not state.has_run(record):
-            error = state.storage_error(record.name)
-            what = error or (status and status.message) or "their files are fetched"
-            starting.setdefault((what, bool(error)), []).append(record)
+            if not state.storage_error(record.name):
+                what = (status and status.message) or "their files are fetched"
+                starting.setdefault(what, []).append(record)
         elif status.is_frozen or status.state.is_silent:
             what = "is frozen" if status.is_frozen else status.state.phrase
             stopped.append(Reason("unreachable", f"{record.name} {what}: {status.message or 'no answer'}", 205))
-    for (what, is_restore), records in islice(starting.items(), MAX_NOTICES):
+    for what, records in islice(starting.items(), MAX_NOTICES):
         since = clock_time(min(unstarted_since(state, record) for record in records))
         names = list_names([record.name for record in records])
-        text = f"started at {since}, and do not run yet: {what}"
-        if is_restore:
-            text = f"restore{'s' if len(records) == 1 else ''} checkpoints since {since}: {what}"
-        yield Reason("starting", f"{names} {text}", 205)
+        yield Reason("starting", f"{names} started at {since}, and do not run yet: {what}", 205)
     yield from stopped[:MAX_NOTICES]
 
 
@@ -142,6 +135,19 @@ def _idle(snapshot: Snapshot) -> Iterator[Reason]:
     if snapshot.now >= since + _IDLE_SECONDS and all(each is not None and each < _IDLE for each in cpus):
         text = f"no task trains: no program has used a CPU or reported a step since {clock_time(since)}"
         yield Reason("idle", f"{text}; one task must run the training, a chief or a worker without `server.join()`")
+
+
+def _storage(state: SchedulerState, *, has_job: bool) -> Iterator[Reason]:
+    """Yield storages that do not take checkpoints, or do not answer a restore."""
+    for name in state.process.storage_errors:
+        error, record = state.storage_error(name), state.stored.tasks.get(name)
+        if not error or record is None:
+            continue
+        if state.has_run(record):
+            yield Reason("storage", f"{name}: {error}")
+        elif has_job:
+            since = clock_time(unstarted_since(state, record))
+            yield Reason("storage", f"{name} restores checkpoints since {since}: {error}", 205)
 
 
 def _ignored_stops(snapshot: Snapshot) -> Iterator[Reason]:
