@@ -265,7 +265,13 @@ class ServiceClient:
         headers = client._headers({"Accept": "application/json", **content_type, **(media or {})})
         content = None if method == "GET" else b"" if body is None else json.dumps(body).encode()
         request = transport.ServiceRequest(method, _with_query(f"{base}/{path}", query), headers, content)
-        status, text = transport.send(request, self.cluster, self.timeout)
+        try:
+            status, text = transport.send(request, self.cluster, self.timeout)
+        except UnreachableError as error:
+            failure = self.installation.last_failure(finished=False) if self.installation else ""
+            if not failure:
+                raise
+            raise UnreachableError(f"{error}\nLast failure of the scheduler: {failure}") from error
         if status not in (*SUCCESS_CODES, *codes):
             raise self._error(status, text)
         if status == ALREADY_REPORTED and method != "GET":

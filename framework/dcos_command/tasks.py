@@ -171,6 +171,9 @@ def _show_list(answer: Mapping[str, Any], name: str) -> Renderable:
         for entry in answer["services"]
     ]
     yield Table(("name", "doing", "step", "loss", "age", "page"), rows, empty=empty)
+    for entry in answer["services"]:
+        if not entry["activity"]:
+            yield from _warnings(f"{entry['name']}: {entry['error']}".splitlines())
 
 
 @command("open", exit_codes="0 the page was shown, with or without a browser; 3 no answer, and no past run")

@@ -100,7 +100,8 @@ def test_list_asks_marathon_for_the_services(api, capsys: pytest.CaptureFixture[
         assert 0 == main(["list"], environment)
         assert 0 == main(["list", "--name", "nosuch"], environment)
     assert "No service runs.\nNo service runs with the name `nosuch`.\n" == capsys.readouterr().out
-    assert [["dev/digits", "TRAINING", "25/100"], ["gone", "NO", "ANSWER"]] == [row.split()[:3] for row in rows]
+    services = [["dev/digits", "TRAINING", "25/100"], ["gone", "NO", "ANSWER"], ["gone:", "service", "`gone`"]]
+    assert services == [row.split()[:3] for row in rows]
     assert {"label": "DCOS_PACKAGE_NAME==tensorflow"} == asked[0]
     assert 3 == main(["list"], {"DCOS_URL": "http://127.0.0.1:1", "DCOS_DIR": "/nowhere"})
 

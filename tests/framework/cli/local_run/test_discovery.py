@@ -11,12 +11,14 @@ import pytest
 
 from dcos_command.client import ServiceOptions
 from dcos_command.errors import UnreachableError, UsageError
+from dcos_command.main import run_command
 from mesos_local.host import ProcessId
 from tf_scheduler.cli.common.folders import RunFolder
 from tf_scheduler.cli.common.past_runs import run_database
 from tf_scheduler.cli.local_run.advertisements import advertise
 from tf_scheduler.cli.local_run.discovery import last_result, resolve_service
 from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstallation
+from tf_scheduler.cli.main import cli
 from tf_scheduler.history.model import Run
 
 NOWHERE = {"DCOS_DIR": "/nowhere"}
@@ -112,6 +114,25 @@ def test_installed_service_is_found_with_its_installation(tmp_path: Path) -> Non
 
     assert ("dev/mnist", "http://127.0.0.1:1", True) == (service.name, service.url, service.direct)
     assert LocalInstallation(InstalledService(tmp_path, "mnist-2")) == service.installation == by_url.installation
+
+
+def test_list_and_status_name_the_failure_of_a_local_scheduler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Otherwise only its log would have the reason."""
+    monkeypatch.setenv("DCOS_DIR", NOWHERE["DCOS_DIR"])
+    folder = tmp_path / "services" / "mnist"
+    folder.mkdir(parents=True)
+    (folder / "options.json").write_text('{"service": {"name": "mnist"}}')
+    (folder / "failure").write_text("exit code 1\nMesos has removed the framework")
+    with advertise("mnist", str(folder)) as publish:
+        publish("http://127.0.0.1:1")
+        run_command(cli, ["list"])
+        assert UnreachableError.exit_code == run_command(cli, ["status"])
+
+    for text in capsys.readouterr():
+        assert "exit code 1" in text
+        assert "Mesos has removed the framework" in text
 
 
 def test_attached_cluster_is_used_without_local_service(running, tmp_path: Path) -> None:
