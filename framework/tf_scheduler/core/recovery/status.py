@@ -11,7 +11,7 @@ from dataclasses import replace
 from enum import Enum
 from functools import partial
 
-from tf_executor.contract.states import TaskState, Verdict, assert_never
+from tf_executor.contract.states import WARNING, TaskState, Verdict, assert_never
 from tf_scheduler.core.launch.secret_tokens import detect_exposure
 from tf_scheduler.core.plans.scheduling import KILL_INTERVAL, PlanView
 from tf_scheduler.core.recovery import reconcile, recover, replacement, startup_timeout
@@ -370,6 +370,10 @@ def conclude(state: SchedulerState, now: float) -> effects.Decision:
     if record is None:
         return decide(state)
     sentence = describe(record, state.stored.statuses[record.id]) + replacement.lone_warning(state)
+    for other in state.stored.tasks.values():
+        status = state.status(other.name)
+        if other.job is JobKind.EVALUATOR and status is not None and status.state is TaskState.FAILED:
+            sentence += f"{WARNING}{describe(other, status)}"
     return decide(state, effects.ResultDecided(Result(Verdict.SUCCEEDED, sentence, now)))
 
 
