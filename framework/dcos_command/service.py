@@ -86,7 +86,7 @@ def _progress_row(name: str, job: Mapping[str, Any], task: Mapping[str, Any]) ->
 
 def _progress_details(task: Mapping[str, Any]) -> str:
     """Format epoch, metrics, and the source unless the program itself reported."""
-    metrics = (f"{name} {format_number(value)}" for name, value in (task.get("metrics") or {}).items())
+    metrics = (f"{name} {format_number(value)}" for name, value in Progress.from_json(task).metrics.items())
     source = task.get("source") or "report"
     parts = (
         "" if task.get("epoch") is None else f"epoch {format_part(task['epoch'], task.get('epochs'))}",

@@ -99,10 +99,14 @@ def _amount(value: Any) -> float | None:
 
 
 def _metrics(value: Any) -> dict[str, float] | None:
-    """Return the valid metrics, or None if `value` is not an object."""
+    """Return the valid metrics, or None if `value` is not an object.
+
+    A metric that is null is NaN or infinite, because JSON lacks these numbers (`strict_json`).
+    """
     if not isinstance(value, dict):
         return None
-    checked = ((name, _loss(number)) for name, number in value.items() if is_metric_name(name))
+    numbers = ((name, math.nan if number is None else number) for name, number in value.items())
+    checked = ((name, _loss(number)) for name, number in numbers if is_metric_name(name))
     return dict([(name, number) for name, number in checked if number is not None][:MAX_METRICS])
 
 

@@ -95,7 +95,8 @@ def _curve(stored: dict[str, Any]) -> TrainingCurve:
 
 
 def _transposed(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    rows = (zip(columns, row, strict=True) for row in zip(*columns.values(), strict=True))
+    return [{name: value for name, value in row if value is not None} for row in rows]
 
 
 def _number(value: float | None) -> float | None:

@@ -135,6 +135,7 @@ def test_progress_has_curve(loop) -> None:
     assert [(10, 0.5), (20, None)] == [(point["step"], point["loss"]) for point in chief["points"]]
     assert ("output", {"lr": 0.1, "x": None}, 2) == (chief["source"], chief["metrics"], chief["saved_step"])
     assert [{"lr": 0.1, "x": 0.5}, {"lr": 0.1, "x": None}] == [point["metrics"] for point in chief["points"]]
+    assert {"lr": "0.1", "x": "nan"}.items() <= body["summary"].items()
     assert {"tasks": 1, "reporting": 1, "step": 20}.items() <= body["jobs"]["chief"].items()
     assert {"tasks": 1, "reporting": 0, "step": None}.items() <= body["jobs"]["ps"].items()
 

@@ -84,9 +84,9 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 
 
 def test_metrics_are_beside_the_loss() -> None:
-    shown = drawn(training(**STEPS, metrics={"accuracy": 0.99671, "lr": 0.001, "bad": float("nan")}), 100)
+    shown = drawn(training(**STEPS, metrics={"accuracy": 0.99671, "val_loss": float("nan"), "lr": 0.001}), 100)
 
-    assert shown[2] == "loss 0.0324  accuracy 0.9967  lr 0.001  1,037 examples/s"
+    assert shown[2] == "loss 0.0324  accuracy 0.9967  val_loss nan  lr 0.001  1,037 examples/s"
 
 
 def test_memory_is_beside_the_agent() -> None:

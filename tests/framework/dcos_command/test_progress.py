@@ -56,9 +56,11 @@ def test_leader_represents_its_job() -> None:
             a_task("ps-0"),
         ],
     }
+    answer["tasks"][1]["metrics"] = {"val_loss": None, "accuracy": 0.5}  # JSON has no NaN
 
-    table, silent = show_progress(answer)
+    table, details, silent = show_progress(answer)
 
+    assert "worker: val_loss nan, accuracy 0.5" == details
     assert isinstance(table, Table)
     assert isinstance(silent, Line)
     assert [["worker", "━" * 12 + "─" * 12, "50/100", "2", "64", "20 s", "0.25", "█▁"]] == [

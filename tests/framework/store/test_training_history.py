@@ -178,9 +178,11 @@ def test_end_of_task_is_stored_immediately(decision) -> None:
     assert {LAUNCH: replace(SAID, sequence=0)} == decode_progress(after_a_kill)
 
 
-def test_last_progress_is_stored_without_numbers_that_json_lacks() -> None:
-    put = encode_history({}, {LAUNCH: replace(SAID, metrics={"accuracy": 0.5, "nan": math.nan})})
-    assert {LAUNCH: replace(SAID, sequence=0)} == decode_progress({put.key: put.value})
+def test_last_progress_is_stored_with_metrics_that_are_nan() -> None:
+    """JSON has no NaN, but the next scheduler shows that the metric is."""
+    said = replace(SAID, sequence=0, metrics={"accuracy": 0.5, "nan": math.nan})
+    put = encode_history({}, {LAUNCH: said})
+    assert {LAUNCH: said} == decode_progress({put.key: put.value})
 
 
 def test_curves_include_metrics_of_the_first_tasks() -> None:

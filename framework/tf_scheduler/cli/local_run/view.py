@@ -218,7 +218,7 @@ def _values(overview: Overview, task: TaskRow, speed: str, history: RunHistory) 
     parts: _Ranked = [(0, Text("" if task.step is not None and task.total else _position(task)))]
     if (loss := format_loss(task.loss, task.nan_since)) != UNKNOWN:
         parts += [(0, Text(f"loss {loss}")), (5, Text(history.sparkline()))]
-    metrics = [(name, value) for name, value in task.metrics.items() if value is not None][:_METRICS]
+    metrics = [*Progress.from_json({"metrics": task.metrics}).metrics.items()][:_METRICS]
     parts += [(2 + rank, Text(f"{name} {format_number(value)}")) for rank, (name, value) in enumerate(metrics)]
     parts.append((1, Text(speed)))
     if overview.examples_per_second is not None:
