@@ -43,6 +43,7 @@ from .node import (
     helper_folder,
     is_listening,
     layers_folder,
+    master_acls,
     node_command,
     normal_flags,
     write_executor_key,
@@ -303,7 +304,8 @@ class LocalCluster:
             command = partial(node_command, "network", str(directory), ready, *ports)
             add(Node, "network", command, environment(directory))
         own = {"hostname": "127.0.0.1"} if settings.containers else {}
-        flags = {"cluster": "local", **own, **settings.master_flags, "work_dir": str(directory / "master")}
+        defaults = {"cluster": "local", "acls": master_acls(), **own}
+        flags = {**defaults, **settings.master_flags, "work_dir": str(directory / "master")}
         add_mesos(MesosNode, "master", flags, "master", settings.library)
         master, gpus = self._inner_address("master", addresses["master"]), assign_gpus(settings.agents)
         for spec in settings.agents:

@@ -357,8 +357,8 @@ def write_executor_key(directory: Path) -> None:
 
 
 _ANY = {"type": "ANY"}
-#: What clients of an agent may do (Mesos: docs/authorization.md): schedulers run tasks, and read their files and state.
-_PERMITTED: Mapping[str, Mapping[str, Mapping[str, object]]] = {
+#: What clients of any node may do (Mesos: docs/authorization.md): schedulers run tasks, and read their files and state.
+_PERMITTED: Mapping[str, Mapping[str, object]] = {
     **{f"view_{kind}": {"users": _ANY} for kind in ("frameworks", "tasks", "executors", "containers")},
     "run_tasks": {"users": _ANY},
     "access_sandboxes": {"users": _ANY},
@@ -366,6 +366,22 @@ _PERMITTED: Mapping[str, Mapping[str, Mapping[str, object]]] = {
     "view_flags": {"flags": _ANY},
     "get_endpoints": {"paths": {"values": ["/containers", "/metrics/snapshot", "/monitor/statistics"]}},
 }
+#: What clients of the master may do besides. Maintenance would let a page of any web site stop all agents.
+_PERMITTED_BY_MASTER: Mapping[str, Mapping[str, object]] = {
+    "register_agents": {"agents": _ANY},
+    "register_frameworks": {"roles": _ANY},
+    "teardown_frameworks": {"framework_principals": _ANY},
+}
+
+
+def master_acls() -> str:
+    """Return the flag `acls` of the master, which refuses all other calls."""
+    return _acls({**_PERMITTED, **_PERMITTED_BY_MASTER})
+
+
+def _acls(permitted: Mapping[str, Mapping[str, object]]) -> str:
+    rows = {name: [{"principals": _ANY, **allowed}] for name, allowed in permitted.items()}
+    return json.dumps({"permissive": False, **rows})
 
 
 def _authentication(directory: Path) -> dict[str, str]:
@@ -373,12 +389,11 @@ def _authentication(directory: Path) -> dict[str, str]:
 
     A login for all calls would need a key of the idle master in the agent's process, which reads the flags, too.
     """
-    rows = {name: [{"principals": _ANY, **allowed}] for name, allowed in _PERMITTED.items()}
     return {
         "authenticate_http_executors": "true",
         "http_authenticators": "jwt",
         "jwt_secret_key": str(directory / _KEY),
-        "acls": json.dumps({"permissive": False, **rows}),
+        "acls": _acls(_PERMITTED),
     }
 
 

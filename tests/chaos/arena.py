@@ -47,6 +47,7 @@ _LOOK = 0.1
 UNREACHABLE_TIMEOUT = 15
 #: A lost agent is noticed within seconds, and two agents have room for what three had.
 MASTER_FLAGS: Mapping[str, str] = {
+    "acls": "{}",  # operators drain agents
     "allocation_interval": "100ms",
     "agent_ping_timeout": "1secs",
     "max_agent_ping_timeouts": "3",

@@ -30,6 +30,7 @@ from tf_scheduler.zipapp_builder import build_bundle
 pytestmark = pytest.mark.usefixtures("real_mesos")
 
 MASTER_FLAGS = {
+    "acls": "{}",  # operators drain agents
     "allocation_interval": "100ms",
     "allocator_agent_recovery_factor": "0",
     "allocator_recovery_timeout": "1secs",

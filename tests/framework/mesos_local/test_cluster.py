@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 from urllib.error import HTTPError
@@ -23,6 +23,7 @@ from mesos_local.agents import AgentSpec
 from mesos_local.cluster import LocalCluster
 from mesos_local.host import MesosLocalError, NodeDiedError, ProcessId, find_orphans
 from mesos_local.node import helper_folder, is_listening
+from tf_executor.contract.http import HttpClient
 
 pytestmark = pytest.mark.usefixtures("real_mesos")
 
@@ -62,6 +63,36 @@ def test_agents_authenticate_executors(local_cluster: LocalCluster) -> None:
         assert 401 == refused.value.code
         refused.value.close()
     assert 0o600 == stat.S_IMODE((local_cluster.directory / "executor-key").stat().st_mode)
+
+
+def test_no_client_of_the_master_stops_agents(local_cluster: LocalCluster) -> None:
+    """A page of any web site can send the first request.
+
+    Browsers send plain text to other sites.
+    """
+    machine = {"hostname": "agent-1", "ip": "127.0.0.1"}
+    schedule = {"windows": [{"machine_ids": [machine], "unavailability": {"start": {"nanoseconds": 1}}}]}
+    agent = {"agent_id": {"value": local_cluster.agents["agent-1"].agent_id}}
+    calls: list[tuple[str, str, Mapping[str, object]]] = [
+        ("maintenance/schedule", "text/plain", schedule),
+        *(
+            ("api/v1", "application/json", {"type": kind, kind.lower(): content})
+            for kind, content in (
+                ("UPDATE_MAINTENANCE_SCHEDULE", {"schedule": schedule}),
+                ("DRAIN_AGENT", agent),
+                ("DEACTIVATE_AGENT", agent),
+                ("MARK_AGENT_GONE", agent),
+                ("SET_LOGGING_LEVEL", {"level": 1, "duration": {"nanoseconds": 1}}),
+            )
+        ),
+    ]
+    client, master = HttpClient(10.0, 10.0), local_cluster.master.address
+    statuses = [
+        client.fetch(f"http://{master}/{path}", {"Content-Type": kind}, json.dumps(body).encode()).status
+        for path, kind, body in calls
+    ]
+    assert [403] * len(calls) == statuses
+    assert all(each.active for each in local_cluster.state().agents)
 
 
 def test_task_runs_from_a_fetched_file(
