@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -137,3 +138,21 @@ def test_link_of_the_archive_is_replaced(library: Path, link: str) -> None:
 def test_user_package_is_written_twice(library: Path) -> None:
     """A restarted executor may find its sandbox in use."""
     assert library == around_environment.write_user_package(str(library.parent))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give up a capability")
+def test_stacks_say_why_they_cannot_be_read() -> None:
+    """As in a container without the capability SYS_PTRACE."""
+    sleeper = [sys.executable, "-c", "import time; print('ready', flush=True); time.sleep(600)"]
+    without = ["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"]
+    with subprocess.Popen(sleeper, stdout=subprocess.PIPE, start_new_session=True) as program:
+        try:
+            assert program.stdout is not None
+            assert b"ready\n" == program.stdout.readline()
+            command = [*without, sys.executable, "-m", "tf_executor.user.stacks"]
+            done = subprocess.run(command, capture_output=True, text=True, start_new_session=True, check=False)
+        finally:
+            program.kill()
+
+    why = "this user may not read its memory (ptrace): in a container, it needs the capability SYS_PTRACE\n"
+    assert (1, "", f"process {program.pid}: {why}") == (done.returncode, done.stdout, done.stderr)

@@ -47,10 +47,16 @@ def _python_processes() -> Iterator[int]:
     # The command of a user leads a session of its own; its parent is the executor.
     executor = parents.get(os.getsid(0), 0)
     for pid in sorted(_below(executor, parents)):
-        with suppress(OSError):  # it has ended, or belongs to another user
-            program = Path(os.readlink(f"/proc/{pid}/exe")).name
-            if program.startswith("python") and os.getsid(pid) != os.getsid(0):
+        with suppress(OSError):  # it has ended
+            if os.getsid(pid) != os.getsid(0) and _is_python(pid):
                 yield pid
+
+
+def _is_python(pid: int) -> bool:
+    try:
+        return Path(os.readlink(f"/proc/{pid}/exe")).name.startswith("python")
+    except PermissionError:  # py-spy may not read it either, and says so
+        return True
 
 
 def _below(root: int, parents: Dict[int, int]) -> List[int]:
