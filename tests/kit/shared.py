@@ -15,7 +15,7 @@ from mesos_local.agents import AgentSpec, port_spans, with_ports
 from mesos_local.cluster import LocalCluster
 from mesos_local.host import MesosLocalError
 from mesos_local.node import Node
-from tf_scheduler.cli.local_run.ports import claimed_agents
+from mesos_local.ports import claimed_agents
 
 from .zookeeper_ensemble import ZooKeeperEnsemble
 

@@ -12,8 +12,7 @@ import pytest
 from kit.commands import ENVIRONMENT, processes
 from mesos_local.agents import AgentSpec, port_spans
 from mesos_local.host import MesosLocalError, PortClaims, free_ports
-from tf_scheduler.cli.local_run.ports import claimed_agents
-from tf_scheduler.errors import JobError
+from mesos_local.ports import claimed_agents
 
 # Ports from 61000 on: no cluster uses them, also not one that runs on this machine meanwhile.
 
@@ -73,7 +72,7 @@ def test_block_with_a_used_port_is_skipped(offset: int, address: str, monkeypatc
 
 def test_configured_ports_of_another_cluster_are_refused() -> None:
     mine, other = (claimed_agents([AgentSpec("a", f"ports:[{span}]")]) for span in ("61800-61809", "61805-61900"))
-    with mine, pytest.raises(JobError, match="ports 61805-61900: used by another local cluster"), other:
+    with mine, pytest.raises(MesosLocalError, match="ports 61805-61900: used by another local cluster"), other:
         pass
 
 

@@ -23,12 +23,12 @@ from mesos_local.host import MesosLocalError, NodeDiedError
 from mesos_local.libmesos.download import check_platform
 from mesos_local.master_api import AgentStatus, ClusterStatus, MasterUnavailableError
 from mesos_local.network import missing_requirements
+from mesos_local.ports import claimed_agents
 from mesos_local.record import check_unoccupied, read_record
 from tf_executor.process.ports import is_free
 from tf_scheduler.cli.common.folders import UserPath, named_file_type, state_home
 from tf_scheduler.cli.common.output import echo_json, ignore_broken_pipe, json_option, screen
 from tf_scheduler.cli.local_run.advertisements import advertisements
-from tf_scheduler.cli.local_run.ports import claimed_agents
 from tf_scheduler.errors import NotRunningError
 from tf_scheduler.logging_setup import handle_signals
 

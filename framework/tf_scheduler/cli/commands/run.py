@@ -21,6 +21,7 @@ from dcos_command.tasks import LINE_SECONDS
 from mesos_local.agents import AgentSpec, load_agents
 from mesos_local.cluster import LocalCluster
 from mesos_local.host import MesosLocalError, PortClaims
+from mesos_local.ports import claimed_agents
 from tf_executor.contract.states import Verdict
 from tf_executor.contract.text import list_names, pluralize
 from tf_scheduler.cli.common.folders import RunFolder, UserPath, named_file_type, short_path
@@ -41,7 +42,6 @@ from tf_scheduler.cli.local_run.follow import (
     prepare_launch,
     run_scheduler,
 )
-from tf_scheduler.cli.local_run.ports import claimed_agents
 from tf_scheduler.cli.local_run.report import Report, build_report, finish_run, start_run, summary_lines
 from tf_scheduler.errors import JobError, NotRunningError, OptionsError, SchedulerError
 from tf_scheduler.model.spec import ServiceSpec

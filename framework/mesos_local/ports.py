@@ -6,10 +6,10 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from mesos_local.agents import FIRST_PORT, AgentSpec, default_agents, port_spans, with_ports
-from mesos_local.host import PortClaims
 from tf_executor.process.ports import is_free
-from tf_scheduler.errors import JobError
+
+from .agents import FIRST_PORT, AgentSpec, default_agents, port_spans, with_ports
+from .host import MesosLocalError, PortClaims
 
 #: First ports of clusters of `local up`: Mesos' default, then those between it and the ports of nodes (to 29999).
 _PERSISTENT = (FIRST_PORT, *range(30_000, 30_601, 300))
@@ -26,7 +26,7 @@ def claimed_agents(
     """Yield agents with ports that no other local cluster has, and the claims to them.
 
     `agents`: None for the default. `persistent`: prefer the default ports. Assigned ports are also free. Raises
-    JobError if a configured port is claimed, or if none are left.
+    MesosLocalError if a configured port is claimed, or if none are left.
     """
     configured = _spans(agents or ())
     firsts = (*(_PERSISTENT if persistent else ()), *random.sample(_RUNS, len(_RUNS)), *_LAST)
@@ -35,12 +35,14 @@ def claimed_agents(
         with PortClaims() as claims:
             for begin, end in configured:
                 if not claims.add(begin, end):
-                    raise JobError(f"agents file: ports {begin}-{end}: used by another local cluster; choose others")
+                    raise MesosLocalError(
+                        f"agents file: ports {begin}-{end}: used by another local cluster; choose others"
+                    )
             assigned = [span for span in _spans(specs) if span not in configured]
             if all(claims.add(*span) and all(map(is_free, range(span[0], span[1] + 1))) for span in assigned):
                 yield specs, claims
                 return
-    raise JobError(f"cannot start another local cluster: all {len(firsts)} port blocks are in use")
+    raise MesosLocalError(f"cannot start another local cluster: all {len(firsts)} port blocks are in use")
 
 
 def _spans(agents: Sequence[AgentSpec]) -> list[tuple[int, int]]:
