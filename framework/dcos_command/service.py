@@ -98,6 +98,8 @@ def _progress_details(task: Mapping[str, Any]) -> str:
 
 #: Exit codes of a job's result.
 EXIT_CODES = {"succeeded": 0, "failed": 1, "stopped": 4}
+#: Maximum seconds between two lines about the progress of a job.
+LINE_SECONDS = 10.0
 #: Exit code without a result.
 _UNDECIDED = 5
 

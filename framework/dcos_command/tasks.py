@@ -30,7 +30,7 @@ from .errors import CommandError, RefusedError, UnreachableError, UsageError, er
 from .logs import last_line, prefixed
 from .output import Line, Renderable, Screen, Table, Word, dim, local_time, status_word
 from .plans import TASK
-from .service import follow, result_code, show_result
+from .service import LINE_SECONDS, follow, result_code, show_result
 
 _BAD_REQUEST, _NOT_FOUND = 400, 404
 
@@ -308,10 +308,6 @@ def show_submitted(answer: Mapping[str, Any]) -> Renderable:
     """Render the name and the page of a submitted job."""
     yield f"submitted {answer['service']}"
     yield f"page: {answer['page']}"
-
-
-#: Maximum seconds between two lines about the progress.
-LINE_SECONDS = 10.0
 
 
 class ProgressLines:

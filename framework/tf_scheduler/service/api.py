@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,13 +29,14 @@ from tf_scheduler.model.effects import Decision, ResultDecided, StatusStored
 from tf_scheduler.model.events import Event
 from tf_scheduler.model.state import Result, SchedulerState
 from tf_scheduler.runner import Runner
-from tf_scheduler.secrets.delivery import SecretSources, directory_reader, environment_reader
 from tf_scheduler.store.interface import StateStore
 from tf_scheduler.store.journal import EventJournal
 from tf_scheduler.store.operator_files import OperatorFiles
 from tf_scheduler.store.retrying import BackgroundWriter
 from tf_scheduler.store.training_history import TrainingHistory, decode_curves
 from tf_scheduler.web.pages import pages
+
+from .secrets import api_token
 
 #: Maximum number of past runs in an answer.
 MAX_LISTED = 100
@@ -83,20 +83,13 @@ def uninstall_api_settings(
 def _settings(options: Mapping[str, Any], environment: Mapping[str, str]) -> tuple[ApiSettings, list[Problem]]:
     """Return settings and problems; an unreadable token is replaced by a random one."""
     api, problems = options["api"], list[Problem]()
-    directory = Path(options["secret_delivery"]["directory"])
-    near = SecretSources({"env": environment_reader(environment), "file": directory_reader(directory)})
 
     def token(name: str) -> str:
-        if not api[name]:
-            return ""
         try:
-            if value := os.fsdecode(near.value(api[name])).strip():
-                return value
-            problem = f"{api[name]}: empty token"
+            return api_token(options, environment, name)
         except SecretError as error:
-            problem = str(error)
-        problems.append(Problem(f"api.{name}", problem))
-        return secrets.token_urlsafe(32)
+            problems.append(Problem(f"api.{name}", str(error)))
+            return secrets.token_urlsafe(32)
 
     loopback = is_loopback(environment.get("HOST", ""))
     policy = Policy(

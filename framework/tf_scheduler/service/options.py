@@ -191,7 +191,8 @@ def _load(document: Document, environment: Mapping[str, str], uninstalling: bool
     else:
         options = resolve(document, defaults, _RULES)
         access = api_settings(options, environment)
-    service, secrets = options["service"], known_secrets(options, environment, access.policy)
+    tokens = (access.policy.read_token, access.policy.write_token)
+    service, secrets = options["service"], known_secrets(options, environment, tokens)
     level = _LEVELS.get(service["log_level"], service["log_level"])
     configure_logging(sys.stderr, service["log_format"], level, SecretRedactor(secrets))
     for problem in problems:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mesos_client.credentials import BasicCredentials, Credentials
-from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.errors import OptionsError, Problem, SecretError
 from tf_scheduler.model.redaction import MASK
 from tf_scheduler.model.secrets import SecretAccess, SecretDelivery
@@ -137,8 +137,21 @@ _SOURCE = "env:"
 KNOWN_SOURCES = (_SOURCE, "option:")
 
 
-def known_secrets(options: Mapping[str, Any], environment: Mapping[str, str], policy: Policy) -> Iterator[str]:
-    """Yield secrets in options, in variables that these name, and the API's tokens."""
+def api_token(options: Mapping[str, Any], environment: Mapping[str, str], name: str) -> str:
+    """Return the token `name` of the API; empty: none. Raises SecretError."""
+    if not (source := options["api"][name]):
+        return ""
+    directory = Path(options["secret_delivery"]["directory"])
+    near = SecretSources({"env": environment_reader(environment), "file": directory_reader(directory)})
+    if token := os.fsdecode(near.value(source)).strip():
+        return token
+    raise SecretError(f"{source}: empty token")
+
+
+def known_secrets(
+    options: Mapping[str, Any], environment: Mapping[str, str], tokens: Iterable[str] = ()
+) -> Iterator[str]:
+    """Yield secrets in options, in variables that these name, and `tokens`."""
     for option in OPTIONS:
         value = option.value(options)
         if isinstance(option.field, fields.Environment):
@@ -147,7 +160,7 @@ def known_secrets(options: Mapping[str, Any], environment: Mapping[str, str], po
         elif option.metadata("secret") and value:
             yield str(value)
     yield from (environment.get(name, "") for name in referenced_variables(options))
-    yield from filter(None, (policy.read_token, policy.write_token))
+    yield from filter(None, tokens)
     yield from _account(environment.get(_CREDENTIAL, ""))
 
 

@@ -11,7 +11,8 @@ import pytest
 from rich.console import Console
 
 from builders import a_spec, with_fields
-from dcos_command.tasks import LINE_SECONDS, ProgressLines
+from dcos_command.service import LINE_SECONDS
+from dcos_command.tasks import ProgressLines
 from kit.api import a_record
 from tf_executor.contract.reports import Progress
 from tf_executor.contract.states import Activity, TaskState

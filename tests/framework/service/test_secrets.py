@@ -158,7 +158,9 @@ PLAIN: dict[str, Any] = {"service": {"command": "python train.py"}, "worker": {"
 def known(environment=None, policy=None, **sections):
     service = {**PLAIN["service"], **sections.pop("service", {})}
     options = resolve({**PLAIN, **sections, "service": service})
-    return {value for value in known_secrets(options, environment or {}, policy or Policy()) if value}
+    policy = policy or Policy()
+    tokens = (policy.read_token, policy.write_token)
+    return {value for value in known_secrets(options, environment or {}, tokens) if value}
 
 
 def test_known_secrets_without_secrets_is_empty() -> None:

@@ -11,23 +11,21 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dcos_command.command import FloatRange, echo, examples
-from dcos_command.service import EXIT_CODES
-from dcos_command.tasks import LINE_SECONDS
+from dcos_command.service import EXIT_CODES, LINE_SECONDS
 from mesos_local.agents import AgentSpec, load_agents
 from mesos_local.cluster import LocalCluster
 from mesos_local.host import MesosLocalError, PortClaims
 from mesos_local.ports import claimed_agents
 from tf_executor.contract.states import Verdict
 from tf_executor.contract.text import list_names, pluralize
-from tf_scheduler.cli.common.folders import RunFolder, UserPath, named_file_type, short_path
+from tf_scheduler.cli.common.folders import RunFolder, UserPath, check_page, named_file_type, short_path
 from tf_scheduler.cli.common.options_file import load_document, load_options, unpacked_hint
 from tf_scheduler.cli.common.output import echo_json, folded, json_switch, say
-from tf_scheduler.cli.common.past_runs import check_page
 from tf_scheduler.cli.local_run.fitting import adapt_sizes, check_feasible, notice_of_checkpoints, notice_of_gpus
 from tf_scheduler.cli.local_run.follow import (
     ALL,
@@ -42,11 +40,13 @@ from tf_scheduler.cli.local_run.follow import (
     prepare_launch,
     run_scheduler,
 )
-from tf_scheduler.cli.local_run.report import Report, build_report, finish_run, start_run, summary_lines
 from tf_scheduler.errors import JobError, NotRunningError, OptionsError, SchedulerError
 from tf_scheduler.model.spec import ServiceSpec
 
 from .local import clean_up_on_signals, directory_option, fit_option, settings_option
+
+if TYPE_CHECKING:
+    from tf_scheduler.cli.local_run.report import Report
 
 #: Executors exit soon after their agent, because the cluster lives for one run only.
 _AGENT_FLAGS = {"recovery_timeout": "10secs"}
@@ -189,6 +189,8 @@ def _run(job: _Job, cluster: LocalCluster, *, own: bool) -> Report:
         submitted, began, master = time.time(), time.monotonic(), cluster.master.address
         announce = partial(_announce, job.spec, folder) if not job.quiet else lambda _page: None
         with run_scheduler(launch, job.spec.name, master, console=job.verbose, announce=announce) as scheduler:
+            from tf_scheduler.cli.local_run.report import build_report, finish_run, start_run  # while it starts
+
             run = start_run(job.document, folder, cluster.specs, submitted, job.note)
             grace = max((each.settings.kill_grace for each in job.spec.jobs), default=0.0)
             watch = StopMonitor(scheduler, grace, job.timeout, signals)
@@ -239,6 +241,8 @@ def _print_os_errors() -> Iterator[None]:
 
 def _print_result(report: Report, as_json: bool) -> None:
     """Print the report. Raises OSError if it cannot be written."""
+    from tf_scheduler.cli.local_run.report import summary_lines
+
     is_terminal = sys.stdout is not None and sys.stdout.isatty()
     lines = map(folded, summary_lines(report)) if is_terminal else summary_lines(report)
     echo(json.dumps(report, indent=2) if as_json else "\n".join(lines))

@@ -238,3 +238,33 @@ def print_or_write(document: Any, output: Path | None, force: bool, *, quiet: bo
             raise JobError(f"{output}: already exists; replace it with --force") from error
     if not quiet:
         click.echo(encodable(text if output is None else f"wrote {output}"), nl=output is not None)
+
+
+def write_page(text: str, page: Path) -> None:
+    """Write an HTML page; `-` is standard output. Raises JobError."""
+    if str(page) == "-":
+        click.echo(encodable(text), nl=False)
+        return
+    try:
+        page.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise _page_error(page, error) from error
+
+
+def check_page(page: Path | None) -> None:
+    """Raise JobError if the page cannot be written, before a long training starts."""
+    if page is None:
+        return
+    if str(page) == "-":
+        raise JobError("--report cannot be `-`, because standard output contains the result; name a file")
+    new = not page.exists()
+    try:
+        page.open("ab").close()
+        if new:
+            page.unlink()
+    except OSError as error:
+        raise _page_error(page, error) from error
+
+
+def _page_error(page: Path, error: OSError) -> JobError:
+    return JobError(f"--report {page}: cannot be written: {error.strerror}")

@@ -1,4 +1,7 @@
-"""Launch a local run and follow it: draw, stop on signals, detect a dead cluster."""
+"""Launch a local run and follow it: draw, stop on signals, detect a dead cluster.
+
+What follows a run is imported in functions, while its scheduler starts.
+"""
 
 from __future__ import annotations
 
@@ -14,36 +17,26 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from secrets import token_urlsafe as new_secret
-from typing import Any
-
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from dcos_command.command import print_error
-from dcos_command.logs import prefixed
-from dcos_command.tasks import ProgressLines, page_address
 from mesos_local.cluster import LocalCluster
 from mesos_local.host import MesosLocalError
 from mesos_local.master_api import teardown
 from tf_executor.contract.states import Activity, TaskState, Verdict
 from tf_executor.contract.text import list_names
-from tf_scheduler.api.http.auth import Policy
-from tf_scheduler.api.views.overview import Overview, TaskRow, from_json
 from tf_scheduler.cli.common.folders import RunFolder, write_private
 from tf_scheduler.cli.common.options_file import scheduler_defaults
 from tf_scheduler.cli.common.output import OutputTail, last_lines, notable_lines, say
-from tf_scheduler.errors import OptionsError
+from tf_scheduler.errors import SecretError
 from tf_scheduler.logging_setup import CONTINUATION, SecretRedactor, handle_signals, parse_line
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.options.load import resolve
-from tf_scheduler.service.api import api_settings
-from tf_scheduler.service.secrets import KNOWN_SOURCES, known_secrets
+from tf_scheduler.service.secrets import KNOWN_SOURCES, api_token, known_secrets
 
 from .advertisements import advertise
 from .process import (
     API_TOKEN,
-    HOST,
     SchedulerLaunch,
     SupervisedScheduler,
     get_json,
@@ -52,7 +45,9 @@ from .process import (
     with_checkpoint_volume,
     with_values,
 )
-from .view import RunHistory, run_view
+
+if TYPE_CHECKING:
+    from tf_scheduler.api.views.overview import Overview, TaskRow
 
 INTERVAL = 0.25  # seconds between two requests to the scheduler
 #: Lines of the leader's output in the drawing, and lines in which they are searched.
@@ -63,7 +58,7 @@ CLUSTER_DOWN = "the local cluster was shut down"
 STOP_MARGIN = 15.0
 
 #: Shows an overview, some seconds after the start.
-Draw = Callable[[Overview, float], None]
+Draw = Callable[["Overview", float], None]
 
 _PATH = "/v1/tf/overview"
 _OWN_LOGGERS = ("tf_scheduler", "mesos_client")
@@ -105,6 +100,9 @@ class RunScheduler(SupervisedScheduler):
         return self.overview
 
     def _request_overview(self) -> None:
+        from dcos_command.tasks import page_address
+        from tf_scheduler.api.views.overview import from_json
+
         response = get_json(self.address, _PATH, token=self._token) if self.process else None
         if response is not None:
             url = f"http://{self.address}"
@@ -216,12 +214,15 @@ def _with_token(document: dict[str, Any], notify: Callable[[str], None]) -> tupl
 
     Without a token every user of this machine could run programs as this user.
     """
-    api, variables = document.setdefault("api", {}), {**os.environ, "HOST": HOST}
-    try:
-        token = api_settings(resolve(document), variables).policy.write_token
-    except OptionsError as error:  # the token of another machine
-        notify(f"notice: {error}; this run has a token of its own")
-        api["read_token"] = api["write_token"] = token = ""
+    api, options = document.setdefault("api", {}), resolve(document)
+    token = ""
+    for name in ("read_token", "write_token"):
+        try:
+            token = api_token(options, os.environ, name)
+        except SecretError as error:  # the token of another machine
+            notify(f"notice: api.{name}: {error}; this run has a token of its own")
+            api["read_token"] = api["write_token"] = token = ""
+            break
     if token or api.get("authentication") == "none":
         return document, token
     api["write_token"] = f"env:{API_TOKEN}"
@@ -414,7 +415,7 @@ class OutputRedactor:
 
 def output_redactor(spec: ServiceSpec, document: Mapping[str, Any]) -> OutputRedactor:
     """Return a redactor for secrets in `document` and in this process' environment."""
-    return OutputRedactor(spec, SecretRedactor(known_secrets(resolve(document), os.environ, Policy())))
+    return OutputRedactor(spec, SecretRedactor(known_secrets(resolve(document), os.environ)))
 
 
 #: Prints a line of a task's output.
@@ -456,6 +457,8 @@ class OutputFollower:
                 self._echo(task_name, line, echo)
 
     def _echo(self, task_name: str, line: str, echo: Echo) -> None:
+        from dcos_command.logs import prefixed
+
         if (quoted := self._redactor.quote(task_name, line)) is not None:
             echo(prefixed(task_name, quoted))
 
@@ -468,6 +471,12 @@ def live_view(
     cluster: LocalCluster, redactor: OutputRedactor, scheduler: RunScheduler, follower: OutputFollower
 ) -> Iterator[Draw]:
     """Draw the run on the terminal, with output of the leader or of the stalled tasks."""
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    from .view import RunHistory, run_view
+
     console, history = Console(stderr=True), RunHistory()
 
     def echo(line: str) -> None:
@@ -492,6 +501,8 @@ def line_view(follower: OutputFollower, every: float, *, quiet: bool) -> Iterato
 
     `every`: maximum seconds between two lines.
     """
+    from dcos_command.tasks import ProgressLines
+
     lines = ProgressLines(say, every)
 
     def draw(overview: Overview, seconds: float) -> None:
@@ -505,6 +516,8 @@ def line_view(follower: OutputFollower, every: float, *, quiet: bool) -> Iterato
 
 def _output_lines(cluster: LocalCluster, overview: Overview, redactor: OutputRedactor) -> list[str]:
     """Return the last lines of the leader, or the last line of each stalled task."""
+    from dcos_command.logs import prefixed
+
     stalled = [task for task in overview.tasks if task.activity == Activity.STALLED]
     leader = overview.task(overview.leader)
     lines: list[str] = []

@@ -27,13 +27,13 @@ from tf_scheduler.cli.common.folders import (
     kept_files,
     name_and_size,
     short_path,
+    write_page,
 )
 from tf_scheduler.cli.common.output import LAUNCHER_LINES
 from tf_scheduler.cli.common.past_runs import (
     environment_of,
     run_database,
     share_run,
-    write_page,
 )
 from tf_scheduler.errors import JobError
 from tf_scheduler.history.compare import run_results
