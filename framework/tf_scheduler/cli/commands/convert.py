@@ -18,11 +18,10 @@ from tf_scheduler.cli.common.folders import (
     file_type,
     force_option,
     output_option,
-    print_or_write,
     read,
     source_name,
 )
-from tf_scheduler.cli.common.output import echo_json, json_option
+from tf_scheduler.cli.common.output import echo_json, json_option, print_or_write
 from tf_scheduler.cli.common.programs import program_files, program_folder, program_sources
 from tf_scheduler.cli.local_run.fitting import fits_machine
 from tf_scheduler.cli.local_run.new_options import suitable_python

@@ -28,11 +28,9 @@ from tf_scheduler.cli.common.folders import (
     name_and_size,
     named_file_type,
     output_option,
-    print_or_write,
     read_bytes,
-    write_page,
 )
-from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, screen
+from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, print_or_write, screen, write_page
 from tf_scheduler.cli.common.past_runs import environment_of, files_of, past_runs, run_database
 from tf_scheduler.cli.local_run.discovery import fetch_run, resolve_service
 from tf_scheduler.errors import JobError, OptionsError

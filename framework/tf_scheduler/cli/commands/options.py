@@ -16,9 +16,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from dcos_command.command import Group, IntRange, echo, examples
-from tf_scheduler.cli.common.folders import UserPath, file_type, force_option, print_or_write, read, source_name
+from tf_scheduler.cli.common.folders import UserPath, file_type, force_option, read, source_name
 from tf_scheduler.cli.common.options_file import SYSTEM_PATH, local_problems, program_warnings
-from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, print_notices
+from tf_scheduler.cli.common.output import echo_json, echo_result, json_option, print_notices, print_or_write
 from tf_scheduler.cli.common.programs import program_sources
 from tf_scheduler.cli.local_run.new_options import NewOptions, new_options
 from tf_scheduler.convert.program import scan, strategy_named

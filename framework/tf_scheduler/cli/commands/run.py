@@ -23,9 +23,9 @@ from mesos_local.host import MesosLocalError, PortClaims
 from mesos_local.ports import claimed_agents
 from tf_executor.contract.states import Verdict
 from tf_executor.contract.text import list_names, pluralize
-from tf_scheduler.cli.common.folders import RunFolder, UserPath, check_page, named_file_type, short_path
+from tf_scheduler.cli.common.folders import RunFolder, UserPath, named_file_type, short_path
 from tf_scheduler.cli.common.options_file import load_document, load_options, unpacked_hint
-from tf_scheduler.cli.common.output import echo_json, folded, json_switch, say
+from tf_scheduler.cli.common.output import check_page, echo_json, folded, json_switch, say
 from tf_scheduler.cli.local_run.fitting import adapt_sizes, check_feasible, notice_of_checkpoints, notice_of_gpus
 from tf_scheduler.cli.local_run.follow import (
     ALL,

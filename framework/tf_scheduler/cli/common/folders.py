@@ -16,9 +16,9 @@ from typing import Any, BinaryIO
 
 import click
 
-from tf_executor.contract.text import encodable, format_size, printable
+from tf_executor.contract.text import format_size, printable
 from tf_executor.user import keep
-from tf_scheduler.errors import JobError, OptionsError
+from tf_scheduler.errors import OptionsError
 
 #: Files of a task's sandbox that a run keeps.
 LOG_FILES = ("stdout", "stderr", "executor.log")
@@ -225,46 +225,3 @@ def read(file: Path) -> bytes:
 def source_name(file: Path) -> str:
     """Name of a file in messages."""
     return "standard input" if str(file) == "-" else str(file)
-
-
-def print_or_write(document: Any, output: Path | None, force: bool, *, quiet: bool) -> None:
-    """Print JSON or write it to a new file; `force`: to any file. Raises JobError."""
-    text = json.dumps(document, indent=2) + "\n"
-    if output is not None:
-        try:
-            with output.open("w" if force else "x") as stream:
-                stream.write(text)
-        except FileExistsError as error:
-            raise JobError(f"{output}: already exists; replace it with --force") from error
-    if not quiet:
-        click.echo(encodable(text if output is None else f"wrote {output}"), nl=output is not None)
-
-
-def write_page(text: str, page: Path) -> None:
-    """Write an HTML page; `-` is standard output. Raises JobError."""
-    if str(page) == "-":
-        click.echo(encodable(text), nl=False)
-        return
-    try:
-        page.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise _page_error(page, error) from error
-
-
-def check_page(page: Path | None) -> None:
-    """Raise JobError if the page cannot be written, before a long training starts."""
-    if page is None:
-        return
-    if str(page) == "-":
-        raise JobError("--report cannot be `-`, because standard output contains the result; name a file")
-    new = not page.exists()
-    try:
-        page.open("ab").close()
-        if new:
-            page.unlink()
-    except OSError as error:
-        raise _page_error(page, error) from error
-
-
-def _page_error(page: Path, error: OSError) -> JobError:
-    return JobError(f"--report {page}: cannot be written: {error.strerror}")

@@ -20,7 +20,7 @@ import click
 from dcos_command.command import echo
 from dcos_command.main import plain_screen
 from dcos_command.output import Screen, remove_controls
-from tf_scheduler.errors import Problem
+from tf_scheduler.errors import JobError, Problem
 
 from .folders import open_regular
 
@@ -221,3 +221,49 @@ def print_notices(notices: Iterable[Problem]) -> None:
     """Print notices on standard error."""
     for notice in notices:
         echo(f"notice: {notice}", err=True)
+
+
+# --- files
+
+
+def print_or_write(document: Any, output: Path | None, force: bool, *, quiet: bool) -> None:
+    """Print JSON or write it to a new file; `force`: to any file. Raises JobError."""
+    text = json.dumps(document, indent=2) + "\n"
+    if output is not None:
+        try:
+            with output.open("w" if force else "x") as stream:
+                stream.write(text)
+        except FileExistsError as error:
+            raise JobError(f"{output}: already exists; replace it with --force") from error
+    if not quiet:
+        echo(text if output is None else f"wrote {output}", nl=output is not None)
+
+
+def write_page(text: str, page: Path) -> None:
+    """Write an HTML page; `-` is standard output. Raises JobError."""
+    if str(page) == "-":
+        echo(text, nl=False)
+        return
+    try:
+        page.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise _page_error(page, error) from error
+
+
+def check_page(page: Path | None) -> None:
+    """Raise JobError if the page cannot be written, before a long training starts."""
+    if page is None:
+        return
+    if str(page) == "-":
+        raise JobError("--report cannot be `-`, because standard output contains the result; name a file")
+    new = not page.exists()
+    try:
+        page.open("ab").close()
+        if new:
+            page.unlink()
+    except OSError as error:
+        raise _page_error(page, error) from error
+
+
+def _page_error(page: Path, error: OSError) -> JobError:
+    return JobError(f"--report {page}: cannot be written: {error.strerror}")

@@ -27,9 +27,8 @@ from tf_scheduler.cli.common.folders import (
     kept_files,
     name_and_size,
     short_path,
-    write_page,
 )
-from tf_scheduler.cli.common.output import LAUNCHER_LINES
+from tf_scheduler.cli.common.output import LAUNCHER_LINES, write_page
 from tf_scheduler.cli.common.past_runs import (
     environment_of,
     run_database,
