@@ -97,10 +97,10 @@ def options(folder: Path, s3: S3Server, bucket: str = BUCKET, workers: int = 1) 
     return path
 
 
-def outputs(cluster: LocalCluster) -> dict[str, str]:
-    """Standard output of each launch by its path, the earliest first."""
+def outputs(cluster: LocalCluster, file: str = "stdout") -> dict[str, str]:
+    """Output of each launch by its path, the earliest first."""
     # Unlike glob, walk passes over folders that vanish meanwhile, and follows no link.
-    paths = (Path(folder, "stdout") for folder, _, names in os.walk(cluster.directory) if "stdout" in names)
+    paths = (Path(folder, file) for folder, _, names in os.walk(cluster.directory) if file in names)
     own = sorted((path for path in paths if not path.is_symlink()), key=lambda path: path.stat().st_ctime_ns)
     return {str(path.relative_to(cluster.directory)): path.read_text() for path in own}
 
@@ -198,7 +198,8 @@ def test_checkpoints_that_were_never_stored_warn(
     process = start_process("local", "run", options(tmp_path, s3))
     wait_until(lambda: stored_step(s3) > 0)
     wait_until(lambda: is_bucket_removed(s3), ignore=s3.client.exceptions.ClientError)
-    wait_until(lambda: "checkpoints are not stored: " in "".join(errors(cluster)))
+    said = lambda: "checkpoints are not stored: " in "".join(outputs(cluster, "stderr").values())  # noqa: E731
+    wait_until(said, ignore=FileNotFoundError)
     (tmp_path / "end").touch()
     out, err = process.communicate(timeout=PATIENCE)
     assert 0 == process.returncode, out + err
@@ -225,11 +226,6 @@ def test_restore_waits_for_storage_and_is_named(
     assert 0 == process.returncode, out + err
     assert "trained" in "".join(outputs(cluster).values())
     assert 1 == len(outputs(cluster))
-
-
-def errors(cluster: LocalCluster) -> list[str]:
-    """Standard error of each launch."""
-    return [path.read_text() for path in cluster.directory.glob("*/**/stderr")]
 
 
 def is_bucket_removed(s3: S3Server) -> bool:
