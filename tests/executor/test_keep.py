@@ -134,10 +134,11 @@ def test_files_of_earlier_launches_stay_while_there_is_room(sandbox: Path, check
 
 def test_files_of_the_program_are_never_removed(sandbox: Path, checkpoints: Path) -> None:
     """Whatever their names are."""
-    own = ["files/worker-0/mine.ckpt", "files/run1.json", "kept-files/run1.json", "kept-files/run1/weights.h5"]
+    own = ["files/worker-0/mine.ckpt", "files/run1.json", "kept-files/run1/weights.h5", "kept-files/odd.json"]
     for name in own:
         write(checkpoints / name, 600, 50.0)
     (checkpoints / "kept-files/run1.json").write_text('{"kept": [["weights.h5", 600]]}')
+    (checkpoints / "kept-files/odd.json").write_text("[" * 100_000)
     write(sandbox / "model", 700, 101.0)
 
     assert [["model", 700, "service.keep_files is full"]] == run(checkpoints, is_leader=True)["left"]

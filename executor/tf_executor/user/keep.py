@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
@@ -23,6 +24,9 @@ _OWN = (".tf_executor", ".exec", ".storage", ".keras")
 #: Maximum number of files that are kept, and that are named otherwise.
 _MAX_FILES, _MAX_NAMED = 10000, 20
 
+#: Maximum seconds between two times of a file system.
+_LONGEST_TICK = 3.0
+
 _Kept = List[Tuple[str, int]]
 _Left = List[Tuple[str, int, str]]
 
@@ -32,10 +36,10 @@ def next_file_time(folder: str) -> float:
 
     By the clock of its file system, which advances every few milliseconds. Raises OSError.
     """
-    marker = Path(folder, ".tf_executor.started")
+    marker, end = Path(folder, ".tf_executor.started"), time.monotonic() + _LONGEST_TICK
     marker.touch()
     first = now = marker.stat().st_mtime
-    while now == first:
+    while now == first and time.monotonic() < end:
         marker.touch()
         now = marker.stat().st_mtime
     return now
@@ -123,7 +127,7 @@ def keep(settings: Dict[str, Any], sandbox: str) -> None:
 
 def _remove(path: Path, why: str) -> None:
     """Remove the files of another launch, and say so in its record."""
-    with suppress(OSError, ValueError, LookupError, TypeError):
+    with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
         record = json.loads(path.read_text())
         if record["launch"] == path.stem and record["kept"]:
             record["left"] = [[*item, why] for item in record["kept"]] + record["left"]

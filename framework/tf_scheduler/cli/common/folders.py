@@ -160,7 +160,7 @@ def kept_files(checkpoints: Iterable[Path], launches: Container[str]) -> dict[st
         with suppress(OSError, ValueError, LookupError, TypeError, RecursionError), open_regular(path) as file:
             record = json.loads(file.read(_MAX_RECORD))
             is_stored = "://" in record["folder"]
-            own = {"task": record["task"], "folder": record["folder"] if is_stored else str(path.with_suffix(""))}
+            own = {"task": str(record["task"]), "folder": record["folder"] if is_stored else str(path.with_suffix(""))}
             for kind, files in found.items():
                 files += [_file(own, *item) for item in record[kind] if record["launch"] in launches]
     return found
