@@ -447,7 +447,7 @@ def test_services_of_an_ended_cluster_never_return(tmp_path: Path, job) -> None:
             assert (True, None) == (checkpoints.is_dir(), scheduler(later, "ended"))
             uninstalled = run_local("uninstall", "--dir", folder)
             assert uninstalled.stdout.startswith(
-                "/later is uninstalled: nothing is left behind but the checkpoints in "
+                f"/later is uninstalled: nothing is left behind but what {folder}/checkpoints/later holds; "
             )
             with pytest.raises(BlockingIOError):
                 other.accept()
