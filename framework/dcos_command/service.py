@@ -483,7 +483,8 @@ def describe(call: CommandCall) -> int:
 @command("health", exit_codes="0 healthy or starting, 1 the job has failed or the scheduler is unhealthy")
 def health(call: CommandCall) -> int:
     """Show service health."""
-    answer = call.service.get_with_status(api_path("health"), _HEALTH_CODES, verbose="true")[1]
+    status, body = call.service.get_with_status(api_path("health"), _HEALTH_CODES, verbose="true")
+    answer = {"value": status, **body}  # an old scheduler answers some statuses without a body
     return call.show(answer, _show_health, int(_is_unhealthy(answer)))
 
 
