@@ -101,7 +101,9 @@ def keep(settings: Dict[str, Any], sandbox: str) -> None:
     root.mkdir(exist_ok=True)
     wanted = sum(size for _, size in files if size <= limit)
     for path in sorted(root.glob("*.json"), key=lambda path: path.lstat().st_mtime):
-        if wanted + _copies(root) > limit and (settings["is_leader"] or path.lstat().st_mtime < since):
+        if wanted + _copies(root) <= limit:
+            break
+        if settings["is_leader"] or path.lstat().st_mtime < since:
             _remove(path, f"removed for files of {task}")
     room = limit - _copies(root)
     for name, size in files:
