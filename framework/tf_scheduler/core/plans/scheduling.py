@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 
 from tf_executor.contract.states import Status
 from tf_scheduler.core.plans.definitions import PlanBase
@@ -415,6 +416,7 @@ def kill_tasks(state: SchedulerState, launches: Iterable[TaskRecord], now: float
     if not launches:
         return decide(state.with_session(next_kill_at=0.0) if state.session.next_kill_at else state)
     due = [record for record in launches if now >= state.session.kills.get(record.id, -KILL_INTERVAL) + KILL_INTERVAL]
+    due.sort(key=attrgetter("id"))  # an order that a restart of the scheduler does not change
     times = {record.id: now for record in due}
     kills = {**state.of_current_launches(state.session.kills), **times}
     requested = {**times, **state.of_current_launches(state.session.kill_requested_at)}
