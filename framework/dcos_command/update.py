@@ -483,7 +483,8 @@ def cancel(call: CommandCall, timeout: int, yes: bool) -> int:
     call.confirm("Stop the job?", yes=yes, effects=_preview_cancel(service))
     if service.run is None:
         return _uninstall(call, timeout)
-    return call.show(cancel_run(service, service.run, timeout), _show_cancel)
+    answer = cancel_run(service, service.run, timeout)
+    return call.show(answer, lambda _: (f"{answer['service']}: {answer['verdict']}: {answer['reason']}",))
 
 
 def _preview_cancel(service: ServiceClient) -> Renderable:
@@ -514,10 +515,6 @@ def cancel_run(service: ServiceClient, run: RunProcess, timeout: float) -> Any:
             raise CommandError(f"{service.name} still runs after {timeout} s; it is being stopped")
         time.sleep(_POLL_SECONDS)
     return {"service": service.name, **result}
-
-
-def _show_cancel(answer: Mapping[str, Any]) -> Renderable:
-    return (f"{answer['service']}: {answer['verdict']}: {answer['reason']}",)
 
 
 def _removal_plan(service: ServiceClient) -> Mapping[str, Any]:

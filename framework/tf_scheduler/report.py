@@ -345,20 +345,16 @@ def _cell(value: Any) -> str:
 
 
 def _document(title: str, *content: object) -> str:
+    style = resources.files("tf_scheduler.web").joinpath("static", "page.css").read_text(encoding="utf-8")
     head = join(
         Html('<meta charset="utf-8">'),
         Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
         Html(f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'),
         tag("title", title),
-        tag("style", Html(_page_style()), Html(_STYLE)),
+        tag("style", Html(style), Html(_STYLE)),
     )
     page = tag("html", tag("head", head), tag("body", tag("main", *content)), lang="en")
     return encodable(f"<!doctype html>\n{page}\n")
-
-
-def _page_style() -> str:
-    """Return the style of the web page."""
-    return resources.files("tf_scheduler.web").joinpath("static", "page.css").read_text(encoding="utf-8")
 
 
 def _header(run: Run) -> Html:

@@ -120,7 +120,8 @@ def gather_laptop(
         missing_libraries=tuple(_missing_libraries()),
         no_local_mesos=local_mesos_problem or _missing_system_libraries(),
         free={
-            str(folder): shutil.disk_usage(_existing(folder)).free for folder in (Path(tempfile.gettempdir()), *folders)
+            str(folder): shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free
+            for folder in (Path(tempfile.gettempdir()), *folders)
         },
         memory=_available_memory(),
         trainings=trainings,
@@ -143,11 +144,6 @@ def _available_memory() -> int | None:
     except OSError:
         return None
     return next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")), None)
-
-
-def _existing(folder: Path) -> Path:
-    """Return the folder, or its nearest parent that exists."""
-    return next(path for path in (folder, *folder.parents) if path.exists())
 
 
 def _programs(options: Document) -> list[str]:

@@ -278,7 +278,7 @@ def _executor(executor: Document) -> model.ExecutorSpec:
 
 
 def _job(options: Document, section: str) -> model.JobSpec:
-    service, job = options["service"], options[section]
+    service, job, elastic = options["service"], options[section], options[section].get("elastic", {})
     return model.JobSpec(
         kind=JOBS[section],
         count=job["count"],
@@ -286,7 +286,7 @@ def _job(options: Document, section: str) -> model.JobSpec:
         command=job["command"] or service["command"],
         environment=_environment(service, job["environment"]),
         settings=_settings(options, section),
-        min_count=job.get("min_count", 0) or _smallest(job.get("elastic", {})),
+        min_count=job.get("min_count", 0) or (max(1, elastic["min"]) if elastic.get("max") else 0),
         section=section,
         first_index=options["worker"]["count"] if section == "gpu_worker" else 0,
         constraints=parse_constraints(job["placement_constraint"]),
@@ -308,11 +308,6 @@ def _network(service: Document) -> VirtualNetwork | None:
 def _program(service: Document) -> model.Program | None:
     name = service["job_name"]
     return model.Program(name, service["job_path"], service["job_context"] or "{}") if name else None
-
-
-def _smallest(elastic: Document) -> int:
-    """Return the minimum number of workers to restart an elastic job; 0: all."""
-    return max(1, elastic["min"]) if elastic.get("max") else 0
 
 
 #: Fields of RunSettings, and the sections with options of their names: the job's own, then those of all jobs.

@@ -111,7 +111,9 @@ def _compose(
     )
 
     def connect(framework_id: FrameworkId | None) -> MesosDriver:
-        arguments = spec, settings.master, framework_id, runner.put, credentials, settings.tls, _orders(settings)
+        # For a live framework of this service that is not in the store.
+        lost = LostFrameworks(uninstall=UNINSTALL_REASON) if settings.uninstalling else settings.lost
+        arguments = spec, settings.master, framework_id, runner.put, credentials, settings.tls, lost
         return MesosDriver(
             *arguments,
             webui_url=spec.secret_delivery.url,
@@ -150,11 +152,6 @@ def _runs(settings: ServiceSettings, runner: Runner, journal: EventJournal) -> R
 
     arguments = settings.run, lambda: runner.state.stored.result, note
     return RunArchive(settings.spec.name, *arguments, settings.shared_runs, settings.history)
-
-
-def _orders(settings: ServiceSettings) -> LostFrameworks:
-    """Return the orders for a live framework of this service that is not in the store."""
-    return LostFrameworks(uninstall=UNINSTALL_REASON) if settings.uninstalling else settings.lost
 
 
 def _credentials(settings: ServiceSettings, spec: ServiceSpec) -> Credentials | None:

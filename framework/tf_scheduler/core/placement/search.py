@@ -190,13 +190,10 @@ def _score(candidates: Sequence[AgentCapacity], gang: GangProfile) -> tuple[int,
     standing = sum(count for candidate in candidates for count in candidate.groups.values())
     task_counts = sorted((gang.lead_counts[candidate.index] for candidate in candidates), reverse=True)
     capacity = sum(task_counts)
-    if capacity < gang.lead_tasks or not _holds_all(candidates, gang.total):
+    free = (sum(candidate.free[place] for candidate in candidates) for place in range(len(gang.total)))
+    if capacity < gang.lead_tasks or not all(map(ge, free, gang.total)):
         return (-standing, True, 0, -capacity)
     return (-standing, False, _agents_needed(task_counts, gang.lead_tasks), capacity)
-
-
-def _holds_all(candidates: Sequence[AgentCapacity], total: Sequence[int]) -> bool:
-    return all(sum(candidate.free[place] for candidate in candidates) >= amount for place, amount in enumerate(total))
 
 
 def _agents_needed(task_counts: Sequence[int], tasks: int) -> int:
