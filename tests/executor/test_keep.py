@@ -67,8 +67,8 @@ def test_older_files_are_not_kept(sandbox: Path, checkpoints: Path) -> None:
 
 
 def test_what_is_not_kept_is_named(sandbox: Path, checkpoints: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A hidden folder as a whole; a link would be followed on another machine."""
-    for name in ("model.keras", ".netrc", ".cache/a", ".cache/b/c"):
+    """A hidden folder as a whole, unless libraries write it; a link would be followed."""
+    for name in ("model.keras", ".netrc", ".git/a", ".git/b/c", ".cache/matplotlib/a", ".config/b"):
         write(sandbox / name, 10, 150.0)
     (sandbox / "link").symlink_to("/etc/passwd")
     (sandbox / "folder").symlink_to("/etc")
@@ -77,9 +77,10 @@ def test_what_is_not_kept_is_named(sandbox: Path, checkpoints: Path, capsys: pyt
     record = run(checkpoints)
     assert [["model.keras", 10]] == record["kept"]
     hidden, link = "it is hidden", "it is a link"
-    sizes = [[".cache", 20, hidden], [".netrc", 10, hidden], ["folder", 4, link], ["link", 11, link]]
+    sizes = [[".git", 20, hidden], [".netrc", 10, hidden], ["folder", 4, link], ["link", 11, link]]
     assert [*sizes, ["pipe", 0, "it is not a regular file"]] == sorted(record["left"])
-    assert "not kept: .cache (20 bytes): it is hidden\n" in capsys.readouterr().err
+    # The last lines of an output are the cause of a failure.
+    assert capsys.readouterr().err == ""
 
 
 def test_unreadable_folder_keeps_the_others(sandbox: Path, checkpoints: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,14 +111,13 @@ def test_checkpoints_of_the_sandbox_are_left_out(sandbox: Path) -> None:
     assert {"kept": [["runs/checkpoints/model", 10]], "left": []} == run("checkpoints")
 
 
-def test_newest_files_fit_first(sandbox: Path, checkpoints: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_newest_files_fit_first(sandbox: Path, checkpoints: Path) -> None:
     """What does not fit is named."""
     for name, size, at in (("a", 400, 101.0), ("b", 700, 102.0), ("c", 300, 103.0)):
         write(sandbox / name, size, at)
 
     left = [["a", 400, "service.keep_files is full"]]
     assert {"kept": [["c", 300], ["b", 700]], "left": left} == run(checkpoints)
-    assert "not kept: a (400 bytes): service.keep_files is full\n" in capsys.readouterr().err
 
 
 def test_files_of_earlier_launches_stay_while_there_is_room(sandbox: Path, checkpoints: Path) -> None:

@@ -19,10 +19,10 @@ from typing import Any, Dict, List, Tuple
 FOLDER = "kept-files"
 #: Logs of a task, with those that were rotated.
 _LOGS = re.compile(r"(stdout|stderr|executor\.log)(\.\d+(\.gz)?|\.times|\.logrotate\.\w+)?")
-#: Hidden files and folders of the executor, and what an import of Keras writes.
-_OWN = (".tf_executor", ".exec", ".storage", ".keras")
-#: Maximum number of files that are kept, and that are named otherwise.
-_MAX_FILES, _MAX_NAMED = 10000, 20
+#: Hidden files and folders of the executor, and what libraries write into the home folder.
+_OWN = (".tf_executor", ".exec", ".storage", ".keras", ".cache", ".config")
+#: Maximum number of files that are kept.
+_MAX_FILES = 10000
 
 #: Maximum seconds between two times of a file system.
 _LONGEST_TICK = 3.0
@@ -123,8 +123,6 @@ def keep(settings: Dict[str, Any], sandbox: str) -> None:
     place = "{}/{}/{}".format(settings["place"], FOLDER, launch)
     record = {"launch": launch, "task": task, "folder": place, "kept": kept, "left": left}
     (root / f"{launch}.json").write_text(json.dumps(record))
-    for name, size, why in left[:_MAX_NAMED]:
-        sys.stderr.write(f"not kept: {name} ({size} bytes): {why}\n")
 
 
 def _remove(path: Path, why: str) -> None:
