@@ -23,7 +23,7 @@ from .clock import SteadyClock, not_in_future
 from .core.scheduler import handle, next_deadline
 from .core.state.reducer import apply
 from .interfaces import Driver, Observer
-from .logging_setup import log_fields
+from .log_fields import log_fields
 from .model.effects import ComputedPlans, Decision, Teardown
 from .model.events import (
     ClockStepped,

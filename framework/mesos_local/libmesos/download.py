@@ -18,9 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-
 from mesos_local.host import MesosLocalError, explain_os_errors, locked
 
 from .native import EGG, EGG_SHA256, LIBRARY, LIBRARY_SHA256, MEMBER, PROJECT, VERSION
@@ -215,10 +212,12 @@ class DownloadBar:
     """
 
     def __init__(self, what: str, size: int | None) -> None:
-        console = Console(stderr=True)
-        columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-        description = TextColumn("{task.description}")
-        self._progress = Progress(description, *columns, console=console, disable=not console.is_terminal)
+        from rich import console, progress  # most commands download nothing
+
+        screen = console.Console(stderr=True)
+        columns = (progress.BarColumn(), progress.DownloadColumn(), progress.TransferSpeedColumn())
+        parts = (progress.TextColumn("{task.description}"), *columns, progress.TimeRemainingColumn())
+        self._progress = progress.Progress(*parts, console=screen, disable=not screen.is_terminal)
         self._what, self._size = what, size
         self._task = self._progress.add_task(f"downloading {what}", total=size)
 

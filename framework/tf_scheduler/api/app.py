@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from http import HTTPStatus
 from typing import Any
 
@@ -54,15 +55,15 @@ def create_app(
     board = TensorBoardProxy(backend.snapshot)
     # In matching order: fixed paths before patterns.
     table = (*sdk_routes(), *file_routes(), *service_routes(), board.endpoint(), *more)
-    document = endpoint.to_json(openapi_document(table))
+    document = cache(lambda: endpoint.to_json(openapi_document(table)))
 
     async def openapi(_request: endpoint.ApiRequest) -> Response:
-        return Response(document, media_type=endpoint.JSON)
+        return Response(document(), media_type=endpoint.JSON)
 
     about = endpoint.Endpoint("GET", "/v1/openapi.json", "OpenAPI document.", {200: dict[str, Any]}, handler=openapi)
-    cache = _ViewCache(backend.snapshot)
+    views = _ViewCache(backend.snapshot)
     app = Starlette(
-        routes=[*(_route(row, backend, cache) for row in (*table, about)), *board.routes(), *pages],
+        routes=[*(_route(row, backend, views) for row in (*table, about)), *board.routes(), *pages],
         exception_handlers={HTTPException: _http_error, Exception: _server_error},
     )
     # A redirect would not contain the prefix of a proxy.
@@ -125,7 +126,7 @@ class _ViewCache:
         return Response(cached[3], cached[2], media_type=cached[4])
 
 
-def _route(row: endpoint.Endpoint, backend: Backend, cache: _ViewCache) -> Route:
+def _route(row: endpoint.Endpoint, backend: Backend, views: _ViewCache) -> Route:
     async def serve(request: Request) -> Response:
         headers = {name.lower(): value for name, value in request.headers.items()}
         as_json = request.scope["api.json_errors"]
@@ -133,14 +134,14 @@ def _route(row: endpoint.Endpoint, backend: Backend, cache: _ViewCache) -> Route
             query = row.parse_query(request.query_params)
             params = {**request.path_params, **query}
             if row.view is not None:
-                return cache.answer(row, params, as_json=as_json)
+                return views.answer(row, params, as_json=as_json)
             assert row.handler is not None, f"{row.path} has no handler"
             body = None if row.body_type is None else await _body(row, request)
             if isinstance(body, dict):
                 request.scope["api.names"] = [*body]  # for the audit log, which must not contain values
-            answer = await row.handler(endpoint.ApiRequest(backend, cache.snapshot(), params, body, headers))
+            answer = await row.handler(endpoint.ApiRequest(backend, views.snapshot(), params, body, headers))
             if row.access is endpoint.EndpointAccess.WRITE:
-                cache.clear()
+                views.clear()
         except SchedulerError as error:
             answer = ApiProblem(error.http_status, str(error))
         return answer if isinstance(answer, Response) else endpoint.respond(answer, as_json=as_json)

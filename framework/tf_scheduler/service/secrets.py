@@ -17,7 +17,7 @@ from tf_scheduler.model.secrets import SecretAccess, SecretDelivery
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.options.schema import fields
 from tf_scheduler.options.schema.document import OPTIONS, mask_value
-from tf_scheduler.secrets.delivery import (
+from tf_scheduler.secrets.sources import (
     MISSING_VAULT,
     Reader,
     SecretSources,

@@ -35,7 +35,8 @@ from tf_scheduler.model.spec import JobKind
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.model.task import TaskRecord
 from tf_scheduler.rate_limit import RateLimiter
-from tf_scheduler.secrets.delivery import SecretService, SecretSources
+from tf_scheduler.secrets.delivery import SecretService
+from tf_scheduler.secrets.sources import SecretSources
 
 VALUE = b"\xffcanary\n"
 RECORD = TaskRecord(

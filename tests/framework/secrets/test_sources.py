@@ -9,7 +9,7 @@ import pytest
 
 from tf_scheduler.errors import SecretError
 from tf_scheduler.model.secrets import SOURCE_FORMATS, HiddenText, SecretSource, parse_source
-from tf_scheduler.secrets.delivery import SecretSources, directory_reader, environment_reader, options_reader
+from tf_scheduler.secrets.sources import SecretSources, directory_reader, environment_reader, options_reader
 
 
 @pytest.fixture

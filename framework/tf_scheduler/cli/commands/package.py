@@ -19,7 +19,7 @@ from tf_scheduler.package.artefacts import MINIMUM_PYTHON, can_read_vault, sched
 from tf_scheduler.package.render import render_app
 from tf_scheduler.package.sources import PACKAGE_FOLDER, read_sources
 from tf_scheduler.package.validate import validate as problems_of
-from tf_scheduler.secrets.delivery import MISSING_VAULT
+from tf_scheduler.secrets.sources import MISSING_VAULT
 from tf_scheduler.zipapp_builder import build_bundle
 
 sources_option = click.option(
