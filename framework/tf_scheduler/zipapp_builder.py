@@ -1,7 +1,7 @@
 """Build reproducible one-file programs for `python3 FILE`, such as the executor.
 
-Every Python builds the same file. The zip contains no byte code, which another Python could not read. It is not
-compressed, because compressed bytes depend on the installed zlib.
+Every Python builds the same file. The zip contains no byte code, which other versions of Python ignore. It is not
+compressed, because compressed bytes depend on the installed zlib. Only the copy for this machine has byte code.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import io
+import marshal
 import os
+import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -54,17 +56,14 @@ def distribution(name: str) -> importlib.metadata.Distribution:
 def licences(name: str) -> dict[str, bytes]:
     """Return licence texts, and the metadata file, which names author and licence."""
     about = distribution(name)
-    paths = [Path(str(path.locate())) for path in about.files or () if _is_licence(path.name)]
+    names = ("LICENSE", "LICENCE", "COPYING")
+    paths = [Path(str(path.locate())) for path in about.files or () if path.name.upper().startswith(names)]
     # The file list of an installation by pip before 23.1 without wheel is that of the sources.
     texts = {path.name: path.read_bytes() for path in paths if path.is_file()}
     texts["METADATA"] = (about.read_text("METADATA") or about.read_text("PKG-INFO") or "").encode()
     if about.files is None and (text := about.read_text("LICENSE")):
         texts["LICENSE"] = text.encode()
     return {f"licenses/{name}/{file}": content for file, content in texts.items()}
-
-
-def _is_licence(name: str) -> bool:
-    return name.upper().startswith(("LICENSE", "LICENCE", "COPYING"))
 
 
 def pack(files: Files, *, runnable: bool = True) -> bytes:
@@ -118,13 +117,26 @@ sys.exit(main())
 def build_bundle(output: Path | None = None) -> Path:
     """Build the executor's bundle (Python 3.8+), unless current; return its path.
 
-    Default: `dcos-tensorflow/executor/tf_executor-<digest>.pyz` in the user's cache folder (XDG_CACHE_HOME). Agents may
-    cache the bundle by name. Safe for concurrent processes. Raises BundleError.
+    Default: `dcos-tensorflow/executor/tf_executor-<digest>.<python>.pyz` in the user's cache folder (XDG_CACHE_HOME),
+    with byte code for this version of Python. Agents may cache the bundle by name. Safe for concurrent processes.
+    Raises BundleError.
     """
     files = dict(entry for package in _PACKAGES for entry in package_files(package, _NAME))
     files.update(licences(VENDORED), **{"__main__.py": _MAIN})
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "dcos-tensorflow", "executor")
     content = pack(files)
-    target = output or cache / f"tf_executor-{hashlib.sha256(content).hexdigest()[:16]}.pyz"
-    write_changed(content, target, _NAME, 0o755)
+    if output is not None:
+        write_changed(content, output, _NAME, 0o755)
+        return output
+    digest = hashlib.sha256(content).hexdigest()[:16]
+    target = cache / f"tf_executor-{digest}.{sys.implementation.cache_tag}.pyz"
+    if not zipfile.is_zipfile(target):
+        compiled = {f"{name}c": _byte_code(files[name], name) for name in files if name.endswith(".py")}
+        write(pack({**files, **compiled}), target, _NAME)
     return target
+
+
+def _byte_code(source: bytes, name: str) -> bytes:
+    """Return a `.pyc` that Python uses without a check of its source (PEP 552)."""
+    code = compile(source, name, "exec", dont_inherit=True)
+    return importlib.util.MAGIC_NUMBER + b"\1" + bytes(11) + marshal.dumps(code)
