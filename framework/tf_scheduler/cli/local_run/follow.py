@@ -49,7 +49,7 @@ from .process import (
 if TYPE_CHECKING:
     from tf_scheduler.api.views.overview import Overview, TaskRow
 
-INTERVAL = 0.25  # seconds between two requests to the scheduler
+INTERVAL = 0.25  # maximum seconds between two requests to the scheduler
 #: Lines of the leader's output in the drawing, and lines in which they are searched.
 LOG_LINES, _READ_LINES = 4, 40
 #: Why a run on the cluster of `local up` failed.
@@ -362,7 +362,8 @@ def follow(
                 tasks = tuple(replace(each, state=state, live=False) if each.live else each for each in overview.tasks)
                 overview = replace(overview, tasks=tasks)
             break
-        never.wait(INTERVAL)
+        # A short run is followed closely, a long one at little cost.
+        never.wait(min(INTERVAL, 0.05 + seconds / 20))
     return FollowResult(overview, trouble, monitor.stop_reason, monitor.pending)
 
 

@@ -29,11 +29,7 @@ from tf_scheduler.cli.common.folders import (
     short_path,
 )
 from tf_scheduler.cli.common.output import LAUNCHER_LINES, write_page
-from tf_scheduler.cli.common.past_runs import (
-    environment_of,
-    run_database,
-    share_run,
-)
+from tf_scheduler.cli.common.past_runs import environment_of, run_database, share_run
 from tf_scheduler.errors import JobError
 from tf_scheduler.history.compare import run_results
 from tf_scheduler.history.model import RUNNING, RecordedLaunch, Run
@@ -92,6 +88,7 @@ def start_run(
         agents={agent.hostname: _agent_text(agent) for agent in agents},
         note=note,
         process=f"{process.pid}:{process.start_time}",
+        environment=environment_of(masked),
     )
     with suppress(JobError, OSError):
         run_database().runs()  # stores the ends of killed runs, for the page of this one
@@ -103,7 +100,7 @@ def finish_run(run: Run, report: Report, page: Path | None) -> None:
     """Store a finished run and write its page; print errors instead of raising them."""
     run = read_recording(RunFolder(Path(run.folder)).recording, run)
     result = {name: report[name] for name in ("state", "reason", "seconds")}
-    run = replace(run, environment=environment_of(run.resolved), process="", **result)
+    run = replace(run, process="", **result)
     share_run(run)
     try:
         run_database().save(run)
