@@ -67,9 +67,9 @@ def _activity(word: str) -> Word:
 
 
 def _trainer(overview: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the leader if it reports progress, else the first task that does, or {}."""
-    tasks = [task for task in overview["tasks"] if task.get("progress")]
-    return next((task for task in tasks if task["name"] == overview["leader"]), tasks[0] if tasks else {})
+    """Return the task whose progress counts, or {}."""
+    name = overview.get("reporter") or overview.get("leader")
+    return next((task for task in overview["tasks"] if task["name"] == name), {})
 
 
 @command("status", exit_codes="0 the scheduler answers, whatever the job does; 3 no answer")

@@ -24,6 +24,7 @@ CHIEF = replace(WORKER, name="chief-0", state="finished", message="")
 SEEN = Overview(
     *("digits", "/checkpoints", "f", "deploy", "ERROR", (), (WORKER, CHIEF), (), 0, {}, False, "chief-0"),
     *("failed", "worker-0 failed", False, "", True),
+    reporter="chief-0",
 )
 
 
@@ -197,6 +198,7 @@ def test_summary_has_medians_restarts_and_the_next_step(tmp_path: Path, monkeypa
     worker = replace(WORKER, state="finished", message="exit code 0", total=70, step=70)
     helper = replace(WORKER, name="ps-0", state="killed", message="")
     seen = replace(SEEN, tasks=(worker, helper), verdict="succeeded", reason="worker-0 has finished", leader="worker-0")
+    seen = replace(seen, reporter="worker-0")
     cluster, spec = SimpleNamespace(sandbox=lambda *_: tmp_path, sandboxes=lambda _: {}, has_containers=False), a_spec()
 
     report = build_report(FollowResult(seen), spec, cluster, folder, 61.0, OutputRedactor(spec, SecretRedactor([])))

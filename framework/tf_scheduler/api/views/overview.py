@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from typing import Any
@@ -159,6 +159,8 @@ class Overview:
     notices: tuple[str, ...] = ()
     #: Agent -> resources of its running tasks, as people read them.
     in_use: Mapping[str, str] = field(default_factory=dict)
+    #: Task whose progress counts: the leader, or the first other that reports. Those that have ended count at the end.
+    reporter: str | None = None
 
     def task(self, name: str | None) -> TaskRow | None:
         """Return a task, or None if it was never launched."""
@@ -166,9 +168,8 @@ class Overview:
 
     @property
     def trainer(self) -> TaskRow | None:
-        """Return the leader if it reports progress, else the first task that reports."""
-        tasks = (self.task(self.leader), *self.tasks)
-        return next((task for task in tasks if task is not None and task.progress), self.task(self.leader))
+        """Return the task whose progress counts, or None before its launch."""
+        return self.task(self.reporter)
 
 
 def from_json(document: Mapping[str, Any]) -> Overview:
@@ -218,6 +219,7 @@ def overview(snapshot: Snapshot) -> Overview:
         agents=tuple(map(_agent, nsmallest(_MAX_AGENTS, others, key=lambda agent: agent.hostname))),
         more_agents=max(0, len(others) - _MAX_AGENTS),
         in_use=_in_use(state),
+        reporter=_reporter(rows, leader, has_ended=result is not None),
         pending={name: tuple(map(str, why)) for name, why in state.session.round.reasons.items() if name not in tasks},
         unplaced=bool(state.unplaced()),
         leader=leader,
@@ -234,6 +236,12 @@ def overview(snapshot: Snapshot) -> Overview:
         examples_per_second=None if activity is Activity.STALLED else _job_speed(state, leader),
         notices=(*snapshot.exposures(), *(each.text for each in found if each.kind != "starting")),
     )
+
+
+def _reporter(rows: Iterable[TaskRow], leader: str | None, *, has_ended: bool) -> str | None:
+    reporting = (row for row in rows if row.progress)
+    names = sorted((not (has_ended or row.live), row.name != leader, row.name) for row in reporting)
+    return names[0][-1] if names else leader
 
 
 def _job_speed(state: SchedulerState, leader: str | None) -> float | None:
