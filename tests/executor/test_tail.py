@@ -240,6 +240,8 @@ def test_missing_command_suggests_one(shell: str, tmp_path: Path) -> None:
         ("torch.distributed.DistBackendError: NCCL error in: x", "NCCL_DEBUG"),
         ("ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!", "gloo"),
         ("RuntimeError: Distributed package doesn't have NCCL built in", "gloo"),
+        ("RuntimeError: Found no NVIDIA driver on your system. Please check", 'torch.device("cpu")'),
+        ("RuntimeError: Collective ops must be configured at program startup", "create the strategy before"),
         (
             "Exception: URL fetch failure on https://a/b.npz: None -- [Errno -2] Name or service not known",
             "service.data",
@@ -332,7 +334,7 @@ PER_REPLICA = """ValueError: Attempt to convert a value (PerReplica:{
 """
 NO_KERAS = "ImportError: Keras cannot be imported. Check that it is installed.\n"
 FIT = "Model.fit of Keras 3.15 does not work with"
-ADD = 'add "environment": {"TF_USE_LEGACY_KERAS": "1"} to "service"'
+ADD = 'add "environment": {"TF_USE_LEGACY_KERAS": "1"} to "service" (--set service.environment.TF_USE_LEGACY_KERAS=1)'
 INSTALL = 'pip install --no-deps "tf_keras~=2.21.0"'
 
 

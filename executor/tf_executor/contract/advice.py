@@ -11,6 +11,7 @@ from .strategies import Strategy
 
 #: Variable that makes tf.keras Keras 2, the package tf_keras; and the values that TensorFlow accepts.
 KERAS_2, KERAS_2_VALUES = "TF_USE_LEGACY_KERAS", ("1", "true", "True")
+_SET_KERAS_2 = f'add "environment": {{"{KERAS_2}": "1"}} to "service" (--set service.environment.{KERAS_2}=1)'
 
 #: Hint on an error of a server whose port is in use, if no other process has a port of the task.
 PORT_HINT = "the program chooses a port itself, or opens one twice; its own port is in TF_CONFIG and TASK_PORT"
@@ -23,6 +24,10 @@ _HINTS = (
     (r"[Aa]ddress already in use|Could not start gRPC server", PORT_HINT),
     (r"ProcessGroupNCCL is only supported with GPUs|doesn't have NCCL built in",
      "NCCL needs GPUs: without GPUs, call init_process_group with the backend gloo"),
+    (r"Found no NVIDIA driver|Torch not compiled with CUDA",
+     'the task has no GPU: set gpus, or let the program use torch.device("cpu")'),
+    (r"Collective ops must be configured at program startup",
+     "create the strategy before anything else of TensorFlow, such as a dataset or a random seed"),
     (r"\bNCCL\b.*(error|failure)|nccl\w*Error",
      "set NCCL_DEBUG to INFO in the environment; if hosts have several networks, NCCL_SOCKET_IFNAME selects one"),
     (r"URL fetch failure on|Name or service not known|Temporary failure in name resolution",
@@ -30,8 +35,8 @@ _HINTS = (
      ".keras/datasets/NAME"),
     (r"A KerasTensor cannot be used as input|has no attribute 'reset_states'|not recognized: \{'lr':|"
      r"keras\.optimizers\.legacy` is not supported|filepath provided must end in `\.keras`",
-     f'the program is written for Keras 2: add "environment": {{"{KERAS_2}": "1"}} to "service", which needs the '
-     "package tf_keras; a program that imports keras itself imports tf_keras in its place"),
+     f"the program is written for Keras 2: {_SET_KERAS_2}, which needs the package tf_keras; a program that imports "
+     "keras itself imports tf_keras in its place"),
     (r"_temp; No such file or directory\s+\[\[\{\{node SaveV2|did not exist.*\s+\[\[\{\{node MergeV2Checkpoints|"
      r"Failed to find any matching files for .*\s+\[\[\{\{node RestoreV2.*\s.*/job:ps/",
      "each ps reads and writes its part of a checkpoint: set service.checkpoint_dir to a folder that chief and ps "
@@ -74,9 +79,8 @@ def keras_3_problem(
 ) -> str:
     """Return why Keras 3 cannot train with a strategy's class, and the remedy."""
     versions = {name: _series(version) for name, version in versions.items()}
-    remedy = f'add "environment": {{"{KERAS_2}": "1"}} to "service"'
-    if imports_keras:  # the variable changes tf.keras only
-        remedy = "import tf_keras in place of keras"
+    # The variable changes tf.keras only.
+    remedy = "import tf_keras in place of keras" if imports_keras else _SET_KERAS_2
     sentence = f"Model.fit of Keras {versions.get('keras') or 3} does not work with {strategy}."
     if versions.get("tf_keras"):
         return f"{sentence} tf_keras {versions['tf_keras']} is installed: {remedy}"

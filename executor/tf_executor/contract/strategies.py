@@ -40,7 +40,7 @@ class Traits:
     #: Ends of dotted names that only its programs use, its class first; and a library that only they import.
     names: tuple[str, ...] = ()
     module: str = ""
-    #: Call with which a task joins the others.
+    #: Call with which a task joins the others, in backquotes.
     joins: str = ""
     #: Other names that people give it, its launcher, and its framework in jobs of TonY.
     aliases: tuple[str, ...] = ()
@@ -165,7 +165,8 @@ _TRAITS: Mapping[Strategy, Traits] = {
             LossRule("chief", _ALONE, _ALONE, "workers and ps wait for the new chief"),
         ),
         names=("ParameterServerStrategy", "ParameterServerStrategyV2"),
-        joins="tf.distribute.ParameterServerStrategy(tf.distribute.cluster_resolver.TFConfigClusterResolver())",
+        joins="`tf.distribute.ParameterServerStrategy(tf.distribute.cluster_resolver.TFConfigClusterResolver())` in "
+        "the chief, `tf.distribute.Server(...).join()` in ps and workers",
         aliases=("ps",),
         has_servers=True,
         has_parameter_servers=True,
@@ -183,7 +184,7 @@ _TRAITS: Mapping[Strategy, Traits] = {
             LossRule("chief", _ALL, _ALL, "the chief coordinates the workers"),
         ),
         names=("MultiWorkerMirroredStrategy", "CollectiveAllReduceStrategy"),
-        joins="tf.distribute.MultiWorkerMirroredStrategy()",
+        joins="`tf.distribute.MultiWorkerMirroredStrategy()`",
         has_servers=True,
         is_mirrored=True,
         needed_sections=("worker",),
@@ -197,7 +198,7 @@ _TRAITS: Mapping[Strategy, Traits] = {
             LossRule("chief", _ALONE, _ALL, "same as for a worker"),
         ),
         names=("train.Server", "distribute.Server"),
-        joins="tf.distribute.Server(cluster, job_name, task_index)",
+        joins="`tf.distribute.Server(cluster, job_name, task_index)`",
         has_servers=True,
         has_parameter_servers=True,
         omitted_counts={"parameter_server": 2},
@@ -221,7 +222,7 @@ _TRAITS: Mapping[Strategy, Traits] = {
         ),
         library="torch",
         names=("init_process_group", "DistributedDataParallel"),
-        joins='torch.distributed.init_process_group("gloo")',
+        joins='`torch.distributed.init_process_group("gloo")`',
         aliases=("torchrun", "ddp"),
         launcher="torchrun",
         tony_framework="pytorch",
@@ -234,7 +235,7 @@ _TRAITS: Mapping[Strategy, Traits] = {
             LossRule("chief", _ALL, _ALL, "same as for pytorch_ddp"),
         ),
         names=("hvd.init",),
-        joins="hvd.init()",
+        joins="`hvd.init()`",
         module="horovod",
         aliases=("hvd",),
         launcher="horovodrun",

@@ -53,6 +53,7 @@ _TORCH_VERSION = re.compile(r"(?:^|/)pytorch:v?(\d+\.\d+(?:\.\d+)?)")
 #: Module that programs often use -> its package.
 PACKAGES = {
     **{name: name for name in ("torchvision", "torchaudio", "tensorboardX", "scipy", "pandas", "matplotlib", "tqdm")},
+    **{name: name for name in ("portpicker", "pydot", "h5py", "seaborn")},
     "jax": "jax",
     "transformers": "transformers",
     "tensorflow_datasets": "tensorflow-datasets",
@@ -177,7 +178,7 @@ def lone_tasks(options: Mapping[str, Any], facts: ProgramFacts) -> Iterator[Prob
     is_used = strategy in facts.strategies or any(map(_TRAINERS.fullmatch, facts.modules))
     if names and tasks > 1 and not is_used:
         why = f"{strategy.value}, but the program has no {names[0]}, so that each task may train a model of its own"
-        yield Problem("service.strategy", f"{why}; add `{strategy.traits.joins}`")
+        yield Problem("service.strategy", f"{why}; add {strategy.traits.joins}")
 
 
 def missing_flags(facts: ProgramFacts, commands: Sequence[str]) -> Iterator[Problem]:

@@ -131,7 +131,7 @@ def test_workers_that_trained_alone_are_a_warning(succeed, run_process, tmp_path
     path = options(tmp_path, "python train.py", service, parameter_server={"count": 0})
 
     code, out, error = run_process("local", "run", path, "--json", "--report", tmp_path / "page.html")
-    needed = "`tf.distribute.MultiWorkerMirroredStrategy()` and the TF_CONFIG that the scheduler sets"
+    needed = "`tf.distribute.MultiWorkerMirroredStrategy()`, and the TF_CONFIG that the scheduler sets"
     why = f"worker-0 had no connection to another task; it needs {needed}"
     warning = f"; warning: the workers did not train together: {why}"
     assert (0, True) == (code, json.loads(out)["reason"].endswith(warning))

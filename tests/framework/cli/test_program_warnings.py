@@ -24,7 +24,7 @@ FIT = "import tensorflow as tf\ntf.distribute.MultiWorkerMirroredStrategy()\nmod
 KERAS_3 = {"keras": "3.15.1", "tf_keras": "2.21.0", "tensorflow_cpu": "2.21.0"}
 NOTICE = (
     "train.py:3: Model.fit of Keras 3.15 does not work with MultiWorkerMirroredStrategy. tf_keras 2.21 is installed: "
-    'add "environment": {"TF_USE_LEGACY_KERAS": "1"} to "service"'
+    'add "environment": {"TF_USE_LEGACY_KERAS": "1"} to "service" (--set service.environment.TF_USE_LEGACY_KERAS=1)'
 )
 #: TensorFlow's multi-worker tutorial, in short.
 TUTORIAL = """\

@@ -204,7 +204,7 @@ def lone_warning(state: SchedulerState) -> str:
     for name in state.stored.tasks:
         if (status := state.status(name)) is not None and status.end.alone:
             traits = state.spec.strategy.traits
-            needed = f"`{traits.joins}` and the {next(iter(traits.variables), 'TF_CONFIG')} that the scheduler sets"
+            needed = f"{traits.joins}, and the {next(iter(traits.variables), 'TF_CONFIG')} that the scheduler sets"
             return f"{_LONE}: {name} had no connection to another task; it needs {needed}"
     return ""
 

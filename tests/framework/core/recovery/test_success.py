@@ -50,7 +50,7 @@ def test_lone_training_is_part_of_the_reason(alone) -> None:
         state = apply(state, StatusStored(status))
     result = conclude(state, 5.0).state.stored.result
     warning = "; warning: the workers did not train together: worker-0 had no connection to another task; it needs "
-    needed = '`torch.distributed.init_process_group("gloo")` and the MASTER_ADDR that the scheduler sets'
+    needed = '`torch.distributed.init_process_group("gloo")`, and the MASTER_ADDR that the scheduler sets'
     assert alone == (warning + needed in result.reason)
 
 
