@@ -77,7 +77,6 @@ ALLOWED = {
         "tf_scheduler.errors",
     },
     "tf_scheduler.logging_setup": {"tf_scheduler.model", "tf_executor.secrets.encodings"},
-    "tf_scheduler.log_fields": {"tf_scheduler.model"},
     "tf_scheduler.metrics": {"tf_scheduler.model", "tf_scheduler.core", "tf_scheduler.store"},
     "tf_scheduler.runner": {
         "tf_scheduler.model",
@@ -85,7 +84,6 @@ ALLOWED = {
         "tf_scheduler.core",
         "tf_scheduler.interfaces",
         "tf_scheduler.store",
-        "tf_scheduler.log_fields",
     },
     "tf_scheduler.convert": {"tf_scheduler.model", "tf_scheduler.errors", "tf_scheduler.options"},
     "tf_scheduler.history": {"tf_scheduler.model", "tf_scheduler.errors"},

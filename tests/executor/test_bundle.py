@@ -99,18 +99,12 @@ def test_default_bundle_is_cached_by_digest(bundle: Path, tmp_path: Path, monkey
     digest = hashlib.sha256(bundle.read_bytes()).hexdigest()
     name = f"tf_executor-{digest[:16]}.{sys.implementation.cache_tag}.pyz"
     assert tmp_path / "dcos-tensorflow" / "executor" / name == build_bundle()
-
-
-def test_damaged_cached_bundle_is_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    build_bundle().write_bytes(build_bundle().read_bytes()[:1000])
+    build_bundle().write_bytes(b"damaged")
     assert zipfile.is_zipfile(build_bundle())
 
 
 @pytest.mark.parametrize("python", interpreters(8, 14), ids=lambda path: path.name)
-def test_cached_bundle_has_byte_code_of_this_python(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, python: Path
-) -> None:
+def test_cached_bundle_has_byte_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, python: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     program = "import sys; sys.path.insert(0, sys.argv[1]); import tf_executor.task as task; print(task.__file__)"
     place = output_of([python, "-I", "-S", "-c", program, build_bundle()], tmp_path).strip()

@@ -133,12 +133,10 @@ def _plan_commands(state: SchedulerState) -> Events:
     )
 
 
-def _own_framework(state: SchedulerState) -> FrameworkId:
-    return state.stored.framework_id or FrameworkId("first")
-
-
 STRATEGIES: Mapping[type[Kinded], Callable[[SchedulerState], Events]] = {
-    events.Subscribed: lambda state: st.builds(events.Subscribed, st.just(_own_framework(state)), WORDS),
+    events.Subscribed: lambda at: st.builds(
+        events.Subscribed, st.just(at.stored.framework_id or FrameworkId("f")), WORDS
+    ),
     events.Disconnected: lambda _: st.builds(events.Disconnected, WORDS),
     events.SubscriptionRefused: lambda _: st.builds(events.SubscriptionRefused, WORDS, st.booleans()),
     events.FrameworksHidden: lambda _: st.builds(events.FrameworksHidden, WORDS),

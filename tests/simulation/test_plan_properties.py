@@ -122,14 +122,10 @@ def deeds_of(world: Any) -> Any:
     """Stored writes and calls of each decision, in any order within a decision."""
     calls = [[call for call in decision.calls if not isinstance(call, Reconcile)] for decision in world.decisions]
     rows = [
-        (Counter(map(repr, decision.changes)), Counter(map(_shown, sent)))
+        (Counter(map(repr, decision.changes)), Counter(map(repr, sent)))
         for decision, sent in zip(world.decisions, calls, strict=True)
     ]
     return [row for row in rows if row[0] or row[1]]
-
-
-def _shown(call: object) -> str:
-    return repr(call)
 
 
 @given(specs(), histories)

@@ -101,7 +101,9 @@ def _settings(options: Mapping[str, Any], environment: Mapping[str, str]) -> tup
     )
     is_exempt = loopback or api["authentication"] == "none"
     if not (policy.is_restricted or is_exempt) and environment.get(_MARATHON):
-        policy = replace(policy, find_writers=partial(_master_addresses, options["mesos"]["master"]))
+        from mesos_client.zookeeper_detector import master_addresses  # others need no kazoo here
+
+        policy = replace(policy, find_writers=partial(master_addresses, options["mesos"]["master"]))
     elif not (policy.is_restricted or is_exempt):
         message = (
             "required, because the API listens on a network; set it (for readers, also api.read_token), or set "
@@ -111,13 +113,6 @@ def _settings(options: Mapping[str, Any], environment: Mapping[str, str]) -> tup
         policy = _locked(policy)
     tls = ServerTls(api["certificate_file"], api["key_file"], api["client_ca_file"])
     return ApiSettings(policy, tls if api["certificate_file"] else None), problems
-
-
-def _master_addresses(master: str) -> frozenset[str]:
-    # Imported late, because only a service under Marathon needs kazoo here.
-    from mesos_client.zookeeper_detector import master_addresses
-
-    return master_addresses(master)
 
 
 def _locked(policy: Policy) -> Policy:
