@@ -57,6 +57,8 @@ SETTLE_TIMEOUT = 2.0
 OUTPUT_TIMEOUT = 30.0
 #: Maximum seconds to wait until the largest used memory is sent, which no decision needs.
 PEAK_TIMEOUT = 0.5
+#: Maximum seconds to keep the files of a program that was stopped; the agent kills the executor 5 s after kill_grace.
+KEEP_TIMEOUT = 4.0
 
 log = logging.getLogger(__name__)
 
@@ -177,6 +179,8 @@ class TaskProcess:
         self._memory_before = memory.read_oom_kills()
         #: Time of the program's start, see `keep.next_file_time`.
         self._started = 0.0
+        #: Whether files wait to be kept, and need no upload.
+        self._keeps = payload.keep_files > 0 and not payload.storage
 
     def spawn(self, stage: Stage, ending: TaskEnd) -> events.Event:
         """Start a stage; `ending`: how the program ended, for stages after the program."""
@@ -194,6 +198,7 @@ class TaskProcess:
             line = self._command(stage)
             if stage is Stage.PROGRAM:
                 self._started = keep.next_file_time(self._sandbox)
+            self._keeps = self._keeps and stage is not Stage.KEEP
             pid = self._supervisor.spawn(line, self._context(ending, stage))
             self._session = pid
             with suppress(OSError):  # without the watchdog
@@ -264,6 +269,10 @@ class TaskProcess:
         if self._fence is not None:
             self._fence.stop()
         self._gpus.release()
+        if self._keeps and self._started:  # no stage follows a program that was stopped
+            with suppress(SpawnError):
+                command, context = self._command(Stage.KEEP), self._context(ending, Stage.KEEP)
+                Supervisor(lambda _event: None).run(command, context, KEEP_TIMEOUT)
         for stream in (self._err, self._out):
             stream.finish(OUTPUT_TIMEOUT)
         self.commands.settle(SETTLE_TIMEOUT)

@@ -128,6 +128,18 @@ signal.pause()
     assert re.fullmatch(f"stopped on request; {killed}", message), message
 
 
+@pytest.mark.parametrize("trap", ["exit 3", ""], ids=["obeys", "is killed"])
+def test_files_of_a_stopped_program_are_kept(executor: Any, trap: str) -> None:
+    folder = executor.sandbox / "checkpoints"
+    folder.mkdir()
+    command = f"trap '{trap}' TERM; echo 12345 > model; printf ready > ready; while :; do sleep 0.1; done"
+    executor.launch_running(command, environment={"CHECKPOINT_DIR": str(folder)}, keep_files=1000)
+    assert executor.await_file("ready") == "ready"
+    executor.kill(grace=0.5)
+    executor.states("TASK_KILLING", "TASK_KILLED")
+    assert ["model"] == sorted(path.name for path in folder.glob("kept-files/*/*"))
+
+
 def test_second_kill_shortens_grace(executor: Any) -> None:
     """The first kill would wait an hour."""
     executor.launch_running(write(executor, STUBBORN), kill_grace=3600.0)

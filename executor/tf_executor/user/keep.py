@@ -56,7 +56,7 @@ def new_files(sandbox: str, checkpoints: str, since: float) -> Tuple[_Kept, _Lef
         try:
             entries = list(os.scandir(folder))
         except OSError as error:
-            left.append((inside, 0, _why(error)))
+            left.append((inside, 0, error.strerror or str(error)))
             return
         for entry in entries:
             name, stat = str(Path(inside, entry.name)), entry.stat(follow_symlinks=False)
@@ -77,10 +77,6 @@ def new_files(sandbox: str, checkpoints: str, since: float) -> Tuple[_Kept, _Lef
 
     look(sandbox, "")
     return [(name, size) for _, name, size in sorted(found, reverse=True)], left
-
-
-def _why(error: OSError) -> str:
-    return error.strerror or str(error)
 
 
 def keep(settings: Dict[str, Any], sandbox: str) -> None:
@@ -114,7 +110,7 @@ def keep(settings: Dict[str, Any], sandbox: str) -> None:
             (own / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(str(Path(sandbox, name)), str(own / name), follow_symlinks=False)
         except OSError as error:
-            left.append((name, size, _why(error)))
+            left.append((name, size, error.strerror or str(error)))
             with suppress(OSError):
                 (own / name).unlink()  # a part
             continue
