@@ -241,6 +241,7 @@ def test_missing_command_suggests_one(shell: str, tmp_path: Path) -> None:
         ("ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!", "gloo"),
         ("RuntimeError: Distributed package doesn't have NCCL built in", "gloo"),
         ("RuntimeError: Found no NVIDIA driver on your system. Please check", 'torch.device("cpu")'),
+        ("UnimplementedError: Collectives are not yet implemented for CPU devices", "jit_compile"),
         ("RuntimeError: Collective ops must be configured at program startup", "create the strategy before"),
         (
             "Exception: URL fetch failure on https://a/b.npz: None -- [Errno -2] Name or service not known",

@@ -30,6 +30,8 @@ _HINTS = (
      "create the strategy before anything else of TensorFlow, such as a dataset or a random seed"),
     (r"\bNCCL\b.*(error|failure)|nccl\w*Error",
      "set NCCL_DEBUG to INFO in the environment; if hosts have several networks, NCCL_SOCKET_IFNAME selects one"),
+    (r"Collectives are not yet implemented for CPU",
+     "compile the model without jit_compile=True: XLA has no collectives for CPUs"),
     (r"URL fetch failure on|Name or service not known|Temporary failure in name resolution",
      "the task cannot reach this address: give the file in service.data, data of Keras with the path "
      ".keras/datasets/NAME"),

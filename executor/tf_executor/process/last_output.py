@@ -153,8 +153,8 @@ _NEVER_STARTS = re.compile(r"(ModuleNotFoundError|ImportError|SyntaxError|Indent
 _SHELL = re.compile(r"(?:^|: )([^:]+): (?:command )?(not found|Permission denied|No such file.*)$")
 #: A meaning of exit codes 126 and 127, which a shell's message repeats.
 _SHELL_HINT = re.compile(r" \(command not [a-z]+\)")
-#: Exit codes: of a shell without a command, of a parser of arguments, of Python after an exception.
-_NO_COMMAND, _USAGE_ERROR, _EXCEPTION_CODE = (126, 127), 2, 1
+#: Exit codes: of a shell without a command, of a parser of arguments, of Python after an exception, perhaps SIGABRT.
+_NO_COMMAND, _USAGE_ERROR, _EXCEPTION_CODES = (126, 127), 2, (1, 128 + signal.SIGABRT)
 #: Error of a silent program, so that the scheduler can compare two of its ends.
 _NO_OUTPUT = "no output"
 
@@ -221,7 +221,7 @@ def program_error(
     place = f"{folder.sub('', frame[1])[-_PATH_CHARACTERS:]}:{frame[2]}" if frame else ""
     text = " ... ".join(texts) + (f" ({place})" if place else "")
     text = "".join(character if character.isprintable() else " " for character in text)
-    if exit_code == _EXCEPTION_CODE and (_HEADER in lines or frame):
+    if exit_code in _EXCEPTION_CODES and (_HEADER in lines or frame):
         if sentence := _keras_sentence(lines, lines[first:end], frame, variables):
             return ProgramError(f"{place}: {sentence}" if place else sentence, is_cause=True, cannot_start=True)
         never = sentences[-1] == lines[first] and _NEVER_STARTS.match(lines[first]) is not None

@@ -154,17 +154,20 @@ def open_files(pid: int) -> Iterator[tuple[int, int]]:
     return ((status.st_dev, status.st_ino) for _, status in _descriptors(pid))
 
 
+_LOG = re.compile(r"tfevents|\.(log|csv|txt|jsonl)$")
+
+
 def written_file(pids: Iterable[int], folder: str) -> str:
     """Return the newest file open for writing, preferably in `folder`, or "".
 
-    Event files do not count: they are open during the whole training.
+    Event files and logs do not count: they are open during the whole training.
     """
     files: list[tuple[bool, float, str]] = []
     for entry, status in (each for pid in pids for each in _descriptors(pid)):
         flags = re.search(r"flags:\s+(\d+)", read_proc(entry.parent.with_name("fdinfo") / entry.name))
         path = os.path.realpath(entry)
         is_written = flags is not None and int(flags[1], 8) & os.O_ACCMODE and stat.S_ISREG(status.st_mode)
-        if is_written and "tfevents" not in path:
+        if is_written and not _LOG.search(path):
             files.append((path.startswith(folder), status.st_mtime, path))
     return max(files, default=(False, 0.0, ""))[2]
 
