@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from tf_executor.process.ports import is_free
-
 
 class MesosLocalError(Exception):
     """Error of the local cluster. The message names the cause and a remedy."""
@@ -259,6 +257,8 @@ _CANDIDATES = range(20000, 30000)
 
 def free_ports(count: int, claims: PortClaims | None = None) -> list[int]:
     """Return distinct free ports, chosen at random; `claims` keeps them claimed."""
+    from tf_executor.process.ports import is_free  # helpers, which start for each container, need no port
+
     ports: list[int] = []
     with PortClaims() as own:
         for port in random.sample(_CANDIDATES, len(_CANDIDATES)):

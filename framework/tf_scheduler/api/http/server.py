@@ -337,6 +337,10 @@ class _Server(uvicorn.Server):
         ]
         self.started = True
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self.server_state.connections:
+            await super().shutdown(sockets)  # takes 0.1 s at least
+
 
 def _config(app: ASGIApp, tls: ServerTls | None) -> uvicorn.Config:
     config = uvicorn.Config(
