@@ -102,7 +102,10 @@ def try_(
         if not fit:
             check_feasible(spec, own_agents())
     if not Strategy(service["strategy"]).traits.has_peers and document["worker"]["count"] > 1:
-        echo("notice: each worker trains a model of its own; choose another strategy with --strategy", err=True)
+        is_torch = any("import torch" in source for source in program_sources(program).values())
+        joins = (Strategy.PYTORCH_DDP if is_torch else Strategy.MULTI_WORKER_MIRRORED).traits.joins
+        why = f"notice: each worker trains a model of its own; to train one together, {program.name} needs a strategy"
+        echo(f"{why}, such as {joins} before anything else", err=True)
     print_notices(tuple(_lost_variables(arguments)))
     path = _save_attempt(document)
     echo(f"to repeat: dcos-tensorflow local run {path}{' --fit' if fit else ''}", err=True)
@@ -121,8 +124,10 @@ def _shared_words(context: click.Context, program: Path, arguments: tuple[str, .
         for name in (each for each in unknown if each.strip("-") not in source):
             near = get_close_matches(name.strip("-"), [each.strip("-") for each in own], n=1)
             yield f" (did you mean --{near[0]} of `try`, instead of {name}?)" if near else ""
-    for name in dict.fromkeys(each for each in options if each in own and re.search(rf"\b{each.strip('-')}\b", source)):
-        yield f"; {name} is an option of `try`: write it after `--` for {program.name}"
+    # In quotes, as for argparse, click and absl.
+    for name in (each for each in dict.fromkeys(options) if each in own):
+        shared = re.search(rf"""["'](--)?{name.strip("-")}["']""", source)
+        yield "" if shared is None else f"; {name} is an option of `try`: write it after `--` for {program.name}"
 
 
 def _lost_variables(arguments: tuple[str, ...]) -> Iterator[Problem]:

@@ -42,7 +42,7 @@ PROGRAM = "dcos-tensorflow"
 _ENDED = "\nThe last run has ended: dcos-tensorflow logs --run last, or: open, or: result, or: history show last"
 _NO_SERVICE = """\
 no service is known: none runs on this machine, and no DC/OS cluster is attached.
-Start one:             dcos-tensorflow local run OPTIONS.json, or: local install --options OPTIONS.json
+Start one:             dcos-tensorflow try PROGRAM, or: local run OPTIONS.json, or: local install --options OPTIONS.json
 Or give its address:   dcos-tensorflow --url URL ..., or DCOS_TENSORFLOW_URL
 On a DC/OS cluster:    dcos cluster setup URL"""
 
