@@ -465,7 +465,8 @@ class NewJob:
 
     def options(self, fits: Callable[[Options], bool]) -> Options:
         """Return options with the largest of SIZES that fit; else with the smallest."""
-        choices = (self._options(cpus, mem) for cpus, mem in SIZES)
+        sizes = ((0.5, 2048), *SIZES) if self.strategy.traits.library == "torch" else SIZES
+        choices = (self._options(cpus, mem) for cpus, mem in sizes)
         return next((options for options in choices if fits(options)), self._options(*SIZES[-1]))
 
     def _options(self, cpus: float, mem: int) -> Options:
