@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.test_plans import a_service, launched
+from benchmarks.services import a_service, launched
 from builders import a_spec, a_status, an_offer
 from kit.memory_store import MemoryStore
 from tf_executor.contract.states import TaskState

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from benchmarks.test_plans import a_service, launched
+from benchmarks.services import a_service, launched
 from builders import a_status, an_offer, with_fields
 from tf_executor.contract.reports import Progress
 from tf_executor.contract.states import TaskState, Verdict

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from benchmarks.message_sender import a_master
-from benchmarks.test_plans import a_service, launched
+from benchmarks.services import a_service, launched
 from kit.scheduler_process import RunningScheduler
 from kit.waiting import PATIENCE, wait_until
 from tf_executor.contract.reports import Progress

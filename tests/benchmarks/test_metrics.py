@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from benchmarks.test_plans import _status, a_service, launched
+from benchmarks.services import a_service, launched, status_of
 from tf_executor.contract.states import TaskState
 from tf_scheduler.core.scheduler import handle
 from tf_scheduler.metrics.meter import LoopMetrics
@@ -31,7 +31,7 @@ def seconds(action: Callable[[], object]) -> float:
 def test_counting_costs_little_beside_deciding() -> None:
     """A status update of each of a thousand tasks."""
     state = launched(a_service(TASKS), None)
-    events = [StatusUpdated(_status(record, TaskState.RUNNING, "now")) for record in state.stored.tasks.values()]
+    events = [StatusUpdated(status_of(record, TaskState.RUNNING, "now")) for record in state.stored.tasks.values()]
     meter = LoopMetrics(state)
     measured = meter.decide(handle)
     plain = [handle(state, event, 2.0, lambda: "id") for event in events]

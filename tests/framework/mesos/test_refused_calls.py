@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.test_plans import a_service, launched
+from benchmarks.services import a_service, launched
 from builders import a_job, a_spec, needs, with_fields
 from kit.memory_store import MemoryStore
 from tf_executor.contract.states import TaskState
