@@ -17,7 +17,7 @@ from tf_scheduler.core.plans.scheduling import KILL_INTERVAL, PlanView
 from tf_scheduler.core.recovery import reconcile, recover, replacement, startup_timeout
 from tf_scheduler.core.recovery.replacement import renew_address_wait
 from tf_scheduler.core.state.reducer import COLLATERAL_SECONDS, decide
-from tf_scheduler.core.state.spec_index import index_of, trains_together
+from tf_scheduler.core.state.spec_index import TRAINERS, index_of, trains_together
 from tf_scheduler.model import effects
 from tf_scheduler.model.ids import AgentId, NewId, TaskId, name_of
 from tf_scheduler.model.plan import DECOMMISSION
@@ -372,7 +372,7 @@ def conclude(state: SchedulerState, now: float) -> effects.Decision:
     sentence = describe(record, state.stored.statuses[record.id]) + replacement.lone_warning(state)
     for other in state.stored.tasks.values():
         status = state.status(other.name)
-        if other.job is JobKind.EVALUATOR and status is not None and status.state is TaskState.FAILED:
+        if other.job in (JobKind.EVALUATOR, *TRAINERS) and status is not None and status.state is TaskState.FAILED:
             sentence += f"{WARNING}{describe(other, status)}"
     return decide(state, effects.ResultDecided(Result(Verdict.SUCCEEDED, sentence, now)))
 

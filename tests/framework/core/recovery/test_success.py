@@ -54,14 +54,14 @@ def test_lone_training_is_part_of_the_reason(alone) -> None:
     assert alone == (warning + needed in result.reason)
 
 
-def test_failed_evaluator_is_part_of_the_reason() -> None:
-    """The job has no evaluation, although it was asked for one."""
+def test_failed_task_is_part_of_the_reason() -> None:
+    """The job has no evaluation, for example, although it was asked for one."""
     state = a_state(jobs=(a_job(JobKind.CHIEF), a_job(JobKind.WORKER, 1), a_job(JobKind.EVALUATOR)))
-    state = apply(state, StatusStored(a_status("evaluator-0__1", TaskState.FAILED)))
-    state = apply(state, StatusStored(a_status("chief-0__1", TaskState.FINISHED)))
+    failed = [StatusStored(a_status(f"{name}-0__1", TaskState.FAILED)) for name in ("evaluator", "worker")]
+    state = apply(state, *failed, StatusStored(a_status("chief-0__1", TaskState.FINISHED)))
 
-    result = conclude(state, 5.0).state.stored.result
-    assert result.reason.endswith("; warning: evaluator-0 on a has failed"), result.reason
+    reason = conclude(state, 5.0).state.stored.result.reason
+    assert {f"warning: {name}-0 on a has failed" for name in ("evaluator", "worker")} == set(reason.split("; ")[1:])
 
 
 def test_worker_0_leads_without_chief() -> None:
