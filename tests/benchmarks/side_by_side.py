@@ -28,10 +28,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks import quick
+
 HOME = Path(__file__).resolve().parents[2]
 #: Maximum seconds of one training.
 PATIENCE = 600
-_PLACE = re.compile(r"(<!-- side by side -->\n).*?(<!-- end -->)", re.DOTALL)
+_PLACES = [re.compile(rf"(<!-- {mark} -->\n).*?(<!-- end -->)", re.DOTALL) for mark in ("side by side", "short")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +193,12 @@ Measurements = list[tuple[Program, Mapping[str, list[Took]]]]
 BY_HAND, BY_US = "by hand", "local run"
 
 
-def measured(given: argparse.Namespace) -> Measurements:
+def measured(given: argparse.Namespace) -> tuple[Measurements, str]:
     programs = [training(workers) for workers in given.workers] + [DIGITS] * given.digits
     subprocess.run([sys.executable, "-m", "compileall", "-q", "framework", "executor"], cwd=HOME, check=True)
     measurements: Measurements = []
     with tempfile.TemporaryDirectory() as folder, mesos(Path(folder) / "cluster"):
+        short = quick.measure(Path(folder) / "cluster", 3 * given.rounds)
         ways: Mapping[str, Callable[[Program, int], Took]] = {
             BY_HAND: by_hand,
             BY_US: lambda program, steps: by_us(program, steps, Path(folder) / "cluster"),
@@ -209,7 +212,7 @@ def measured(given: argparse.Namespace) -> Measurements:
                     rounds[name].append(ways[name](program, given.steps))
                     print(program.name, program.count("worker"), name, rounds[name][-1], flush=True)
             measurements.append((program, rounds))
-    return measurements
+    return measurements, short
 
 
 HEAD = (
@@ -249,20 +252,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", type=lambda text: [int(part) for part in text.split(",")], default=[1, 2, 4])
     parser.add_argument("--no-digits", dest="digits", action="store_false", help="leave the second program out")
-    # So that one worker trains for ten seconds or more.
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--write", type=Path, metavar="FILE")
     given = parser.parse_args()
-    text = table(measured(given))
-    print(text)
+    measurements, short = measured(given)
+    print(text := table(measurements), short, sep="\n\n")
     if given.write:
-        load = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
-        load = (
-            f"The comparison ran {given.rounds} rounds of {given.steps} steps of each worker "
-            f"(with digits: of all workers together), on {load}."
-        )
+        each = f"{given.rounds} rounds of {given.steps} steps of each worker (with digits: of all workers together)"
+        load = f"The comparison ran {each}, on {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}."
         page = given.write.read_text()
-        given.write.write_text(_PLACE.sub(lambda place: f"{place[1]}\n{load}\n\n{text}\n\n{place[2]}", page))
+        for place, written in zip(_PLACES, (f"{load}\n\n{text}", short), strict=True):
+            page = place.sub(rf"\1\n{written}\n\n\2", page)
+        given.write.write_text(page)
 
 
 if __name__ == "__main__":
