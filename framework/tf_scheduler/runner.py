@@ -249,10 +249,7 @@ def mark_batch(events: Sequence[Event]) -> list[Event]:
     ]
 
 
-LogFields = dict[str, str]
-
-
-def log_fields(number: int, event: Event, decision: Decision) -> Iterator[tuple[Outcome, LogFields]]:
+def log_fields(number: int, event: Event, decision: Decision) -> Iterator[tuple[Outcome, dict[str, str]]]:
     """Yield outcomes with their log fields. `number` counts decisions since the start."""
     if not decision.outcomes:
         return
@@ -267,7 +264,7 @@ def log_fields(number: int, event: Event, decision: Decision) -> Iterator[tuple[
         yield outcome, {**own, **shared, "decision": name, "outcome": outcome.kind}
 
 
-def _task_fields(state: SchedulerState, outcome: Outcome, used: Mapping[TaskId, tuple[OfferId, ...]]) -> LogFields:
+def _task_fields(state: SchedulerState, outcome: Outcome, used: Mapping[TaskId, tuple[OfferId, ...]]) -> dict[str, str]:
     assert outcome.task is not None, "called for outcomes of a task"
     record = state.stored.tasks.get(outcome.task)
     if record is None:
@@ -276,7 +273,7 @@ def _task_fields(state: SchedulerState, outcome: Outcome, used: Mapping[TaskId, 
     return {"task": outcome.task, "task_id": record.id, "agent_id": record.agent_id, **offers}
 
 
-def _event_fields(event: Event) -> LogFields:
+def _event_fields(event: Event) -> dict[str, str]:
     if isinstance(event, StatusUpdated):
         status = event.status
         agent = {} if status.agent_id is None else {"agent_id": status.agent_id}
