@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from typing import Any
@@ -238,10 +238,11 @@ def overview(snapshot: Snapshot) -> Overview:
     )
 
 
-def _reporter(rows: Iterable[TaskRow], leader: str | None, *, has_ended: bool) -> str | None:
-    reporting = (row for row in rows if row.progress)
-    names = sorted((not (has_ended or row.live), row.name != leader, row.name) for row in reporting)
-    return names[0][-1] if names else leader
+def _reporter(rows: Sequence[TaskRow], leader: str | None, *, has_ended: bool) -> str | None:
+    names = [row.name for row in rows if row.progress and (has_ended or row.live)]
+    names = names or [row.name for row in rows if row.progress]
+    workers = [name for name in names if name.startswith(JobKind.WORKER.value)]
+    return leader if leader in names else next(iter((*workers, *names)), leader)
 
 
 def _job_speed(state: SchedulerState, leader: str | None) -> float | None:
