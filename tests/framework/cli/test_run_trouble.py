@@ -286,7 +286,7 @@ with strategy.scope():
     model.compile("adam", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 model.fit(data)
 """
-SET = re.escape('add "environment": {"TF_USE_LEGACY_KERAS": "1"} to "service" (--set service.environment.')
+SET = r'add "environment": {"TF_USE_LEGACY_KERAS": "1"} to "service" \(--set service.environment.\w+=1\)'
 
 
 @pytest.mark.usefixtures("real_tensorflow")
