@@ -108,11 +108,11 @@ def test_stubborn_tree_is_killed_after_grace(executor: Any) -> None:
 def test_kill_in_the_middle_of_a_save_names_the_file(executor: Any) -> None:
     """The grace period is too short for the checkpoint."""
     program = """import os, signal
-log = open("train.log", "w")
+log = open(os.environ["CHECKPOINT_DIR"] + "/train.csv", "w")
 def save(number, frame):
     with open(os.environ["CHECKPOINT_DIR"] + "/model-7.tmp", "wb") as file:
         file.write(b"x" * 100_000)
-        while True: signal.pause()
+        while True: log.write("5"), log.flush(), signal.sigtimedwait([], 0.05)
 signal.signal(signal.SIGTERM, save)
 open("started", "w").write("yes")
 signal.pause()

@@ -198,6 +198,7 @@ def test_error_is_exception_and_place_in_program(stderr: str, expected: str) -> 
         (1, SYNTAX, True, True),
         (1, HEADER + TRAIN + "ImportError: ignored\nno disk: giving up\n", True, False),
         (1, HEADER + TRAIN + "KeyError: 1\n", True, False),
+        (134, HEADER + TRAIN + "KeyError: 1\ndouble free\nAborted\n", True, False),
         (3, HEADER + TRAIN + "ImportError: logged\n", False, False),
         (1, "ImportError: printed\n", False, False),
         (2, "usage: train.py\n" + WRONG_FLAG, True, True),

@@ -138,6 +138,9 @@ def test_progress_decides_that_a_job_trains_or_is_stalled() -> None:
     assert row == shown.trainer
     stalled = overview(Snapshot(state, now=10_000.0))
     assert (Activity.STALLED.value, None) == (stalled.activity, stalled.task("chief-0").seconds_left)
+    names = {state.stored.tasks[name].id: Progress(1, 9.0, step=3) for name in ("chief-0", "worker-1", "ps-0")}
+    ended = apply(with_fields(state, progress=names), StatusStored(TaskStatus(chief.id, TaskState.FINISHED)))
+    assert "worker-1" == overview(Snapshot(ended)).reporter
 
 
 def test_lost_task_restarts_with_number_of_failure() -> None:
