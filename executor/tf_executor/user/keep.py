@@ -23,7 +23,6 @@ _LOGS = re.compile(r"(stdout|stderr|executor\.log)(\.\d+(\.gz)?|\.times|\.logrot
 _OWN = (".tf_executor", ".exec", ".storage", ".keras", ".cache", ".config")
 #: Maximum number of files that are kept.
 _MAX_FILES = 10000
-
 #: Maximum seconds between two times of a file system.
 _LONGEST_TICK = 3.0
 
@@ -56,7 +55,7 @@ def new_files(sandbox: str, checkpoints: str, since: float) -> Tuple[_Kept, _Lef
         try:
             entries = list(os.scandir(folder))
         except OSError as error:
-            left.append((inside, 0, error.strerror or str(error)))
+            left.append((inside, 0, _why(error)))
             return
         for entry in entries:
             name, stat = str(Path(inside, entry.name)), entry.stat(follow_symlinks=False)
@@ -77,6 +76,10 @@ def new_files(sandbox: str, checkpoints: str, since: float) -> Tuple[_Kept, _Lef
 
     look(sandbox, "")
     return [(name, size) for _, name, size in sorted(found, reverse=True)], left
+
+
+def _why(error: OSError) -> str:
+    return error.strerror or str(error)
 
 
 def keep(settings: Dict[str, Any], sandbox: str) -> None:
@@ -110,7 +113,7 @@ def keep(settings: Dict[str, Any], sandbox: str) -> None:
             (own / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(str(Path(sandbox, name)), str(own / name), follow_symlinks=False)
         except OSError as error:
-            left.append((name, size, error.strerror or str(error)))
+            left.append((name, size, _why(error)))
             with suppress(OSError):
                 (own / name).unlink()  # a part
             continue
