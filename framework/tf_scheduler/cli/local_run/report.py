@@ -88,12 +88,11 @@ def start_run(
         agents={agent.hostname: _agent_text(agent) for agent in agents},
         note=note,
         process=f"{process.pid}:{process.start_time}",
-        environment=environment_of(masked),
     )
     with suppress(JobError, OSError):
         run_database().runs()  # stores the ends of killed runs, for the page of this one
         run_database().save(run)
-    return run
+    return replace(run, environment=environment_of(masked))
 
 
 def finish_run(run: Run, report: Report, page: Path | None) -> None:
