@@ -338,7 +338,7 @@ class _Server(uvicorn.Server):
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        if self.server_state.connections:
+        if self.server_state.connections or self.server_state.tasks:
             await super().shutdown(sockets)  # takes 0.1 s at least
 
 
