@@ -345,6 +345,7 @@ def test_compare_uses_default_options(invoke, kept) -> None:
     kept.save(a_run(id="new", options=command, environment={}, resolved=then))
 
     compared = json.loads(invoke("history", "compare", "old", "new", "--json")[1])
+    assert {"old", "new"} == {*map(json.loads(invoke("history", "compare", "--json")[1]).get, ("old", "new"))}
     _, _, err = invoke("history", "reproduce", "new")
     output = json.loads(invoke("history", "reproduce", "new", "--json")[1])
 

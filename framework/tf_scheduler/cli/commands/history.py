@@ -185,13 +185,13 @@ def show(run: str, page: Path | None, as_json: bool) -> None:
 
 
 @history.command()
-@examples("history compare digits-20260101 last", "history compare digits-20260101 last --report both.html")
-@click.argument("old")
-@click.argument("new")
+@examples("history compare", "history compare digits-20260101 last --report both.html")
+@click.argument("old", default="last-1")
+@click.argument("new", default="last")
 @click.option("--report", "page", type=UserPath(dir_okay=False), help="Draw both curves in FILE.")
 @json_option
 def compare(old: str, new: str, page: Path | None, as_json: bool) -> None:
-    """Compare two runs: options, environment, results."""
+    """Compare options and results of two runs, or the last two."""
     runs = _all_runs()
     before, after = find_run(runs, old), find_run(runs, new)
     if page is not None:
