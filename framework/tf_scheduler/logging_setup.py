@@ -25,7 +25,14 @@ class SecretRedactor:
     """Redact secrets in all encodings; also each single line of a multi-line secret."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        parts = {part for value in values for part in _encoded_parts(value) if len(part) >= MIN_SECRET_LENGTH}
+        self._parts: dict[str, set[str]] = {}
+        self.set("", values)
+
+    def set(self, owner: str, values: Iterable[str]) -> None:
+        """Replace the secrets of one owner, such as a job; those of others stay."""
+        own = {part for value in values for part in _encoded_parts(value) if len(part) >= MIN_SECRET_LENGTH}
+        self._parts = {**self._parts, owner: own}
+        parts = set[str]().union(*self._parts.values())
         # Longest first: one secret may be a prefix of another.
         words = "|".join(re.escape(part) for part in sorted(parts, key=len, reverse=True))
         self._pattern = re.compile(words) if words else None
@@ -42,8 +49,12 @@ def _encoded_parts(value: str) -> Iterator[str]:
 
 
 CONSOLE, JSON = "console", "json"
-#: Fields of a record. `decision`: kind of the event and number of its decision. `outcome`: an OutcomeKind.
-KEYS = ("task", "task_id", "offer_id", "agent_id", "decision", "outcome")
+#: Fields of a record. `job`: a job of a queue service. `decision`: kind of the event and number of its decision.
+#: `outcome`: an OutcomeKind.
+KEYS = ("job", "task", "task_id", "offer_id", "agent_id", "decision", "outcome")
+
+#: Start of the name of the thread that runs a job of a queue service; its id follows.
+JOB_THREAD = "job "
 
 #: `2026-01-31 12:00:00,000 INFO tf_scheduler.runner: worker-0 is running [task=worker-0 decision=StatusUpdated-17]`
 _CONSOLE = re.compile(
@@ -89,11 +100,21 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line)
 
 
-def configure_logging(stream: TextIO, form: str, level: str, redactor: SecretRedactor) -> None:
+#: Redacts the log of this process.
+_LOG_REDACTOR = SecretRedactor()
+
+
+def configure_logging(stream: TextIO, form: str, level: str, secrets: Iterable[str]) -> None:
     """Write records of `level` (a name such as INFO) and above to the stream."""
+    redact_in_log("", secrets)
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(JsonFormatter(redactor) if form == JSON else ConsoleFormatter(redactor))
+    handler.setFormatter((JsonFormatter if form == JSON else ConsoleFormatter)(_LOG_REDACTOR))
     logging.basicConfig(handlers=[handler], level=level)
+
+
+def redact_in_log(owner: str, secrets: Iterable[str]) -> None:
+    """Redact the secrets of one owner in the log, and no longer its earlier ones."""
+    _LOG_REDACTOR.set(owner, secrets)
 
 
 def parse_line(line: str) -> tuple[str, str] | None:
@@ -109,7 +130,9 @@ def parse_line(line: str) -> tuple[str, str] | None:
 
 
 def _record_fields(record: logging.LogRecord) -> dict[str, str | None]:
-    return {key: getattr(record, key, None) or None for key in KEYS}
+    thread = record.threadName or ""
+    job = thread.removeprefix(JOB_THREAD) if thread.startswith(JOB_THREAD) else None
+    return {"job": job, **{key: getattr(record, key, None) or None for key in KEYS[1:]}}
 
 
 def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:

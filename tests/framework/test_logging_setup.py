@@ -55,7 +55,7 @@ def test_json_line_has_all_keys() -> None:
     line = json.loads(written("json", "worker-0 is running", **FACTS))
 
     assert {"time", "level", "logger", "message", *KEYS} == set(line)
-    assert {**FACTS, "offer_id": None} == {key: line[key] for key in KEYS}
+    assert {**FACTS, "job": None, "offer_id": None} == {key: line[key] for key in KEYS}
     assert line["time"].endswith("Z")
 
 
@@ -156,3 +156,13 @@ def test_log_fields_of_status(caplog: pytest.LogCaptureFixture) -> None:
     others = [line for line in logged(caplog) if line["task"] not in (None, "ps-0")]
     assert others
     assert not [line for line in others if line["task_id"] == old]
+
+
+def test_log_hides_secrets_of_all_owners_until_they_are_replaced() -> None:
+    """Several jobs of one service write into one log."""
+    redactor = SecretRedactor(["first-secret"])
+    redactor.set("train-1", ["second-secret"])
+    redactor.set("train-2", ["third-secret"])
+    redactor.set("train-1", ())
+
+    assert "******** second-secret ********" == redactor.redact("first-secret second-secret third-secret")

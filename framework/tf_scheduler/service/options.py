@@ -20,7 +20,7 @@ from tf_scheduler.core.state.spec_index import index_of, wanted_spec
 from tf_scheduler.errors import JobError, OptionsError, Problem
 from tf_scheduler.history.model import Run
 from tf_scheduler.history.record import service_run
-from tf_scheduler.logging_setup import SecretRedactor, configure_logging
+from tf_scheduler.logging_setup import configure_logging
 from tf_scheduler.mesos.registration import LostFrameworks
 from tf_scheduler.model.effects import Outcome
 from tf_scheduler.model.spec import ServiceSpec
@@ -194,7 +194,7 @@ def _load(document: Document, environment: Mapping[str, str], uninstalling: bool
     tokens = (access.policy.read_token, access.policy.write_token)
     service, secrets = options["service"], known_secrets(options, environment, tokens)
     level = _LEVELS.get(service["log_level"], service["log_level"])
-    configure_logging(sys.stderr, service["log_format"], level, SecretRedactor(secrets))
+    configure_logging(sys.stderr, service["log_format"], level, secrets)
     for problem in problems:
         log.error("option ignored during uninstall: %s", problem)
     return options, access
