@@ -60,6 +60,7 @@ ALLOWED = {
     "tf_scheduler.interfaces": {"tf_scheduler.model"},
     "tf_scheduler.options": {"tf_scheduler.model", "tf_scheduler.errors", "tf_scheduler.core"},
     "tf_scheduler.core": {"tf_scheduler.model"},
+    "tf_scheduler.queue": {"tf_scheduler.model"},
     "tf_scheduler.mesos": {
         "tf_scheduler.model",
         "tf_scheduler.errors",
@@ -152,7 +153,8 @@ IMPORTERS = {
     "pypi_simple": {"mesos_local"},
     "requests": {"mesos_local", "tf_scheduler.dcos"},
     "rich": {"tf_scheduler.cli", "mesos_local"},
-    "starlette": {"tf_scheduler.api", "tf_scheduler.web", "tf_scheduler.cli"},
+    # Of the composition roots, only its types.
+    "starlette": {"tf_scheduler.api", "tf_scheduler.web", "tf_scheduler.cli", "tf_scheduler.service"},
     # The part of the executor that runs in the user's Python.
     "fsspec": {"tf_executor"},
     "tensorflow": {"tf_executor"},

@@ -1,1 +1,1 @@
-"""Order, shares, preemption and expected start of many jobs in one service; pure."""
+"""Order, shares, preemption and expected start of many jobs in a service; pure."""

@@ -35,7 +35,7 @@ class JobState(str, Enum):
 
     @property
     def has_scheduler(self) -> bool:
-        """Whether its scheduler has or may have a framework, so that its needs count as used."""
+        """Whether it may have a framework, so that its needs count as used."""
         return self not in (JobState.QUEUED, JobState.FINISHED, JobState.CANCELLED)
 
     @property

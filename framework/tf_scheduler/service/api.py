@@ -11,11 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from starlette.types import ASGIApp
+
 from tf_executor.contract.reports import strict_json
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.auth import Policy
 from tf_scheduler.api.http.backend import Backend, CurveRecorder
-from tf_scheduler.api.http.server import ApiServer, ServerTls, is_loopback
+from tf_scheduler.api.http.server import ServerTls, is_loopback
 from tf_scheduler.api.routes.operations import RequestCounter, metric_routes
 from tf_scheduler.api.routes.secret_delivery import SecretHandler, with_secrets
 from tf_scheduler.api.views.base import Snapshot
@@ -270,13 +272,8 @@ class RunArchive(BackgroundWriter):
             self._reading.release()
 
 
-def web_server(
-    backend: Backend, access: ApiSettings, host: str, port: int, give: SecretHandler, metrics: Meter
-) -> ApiServer:
-    """Construct the API server, which listens immediately and answers after its start.
-
-    Raises ApiError if the port is in use or a TLS file is invalid.
-    """
+def web_app(backend: Backend, access: ApiSettings, give: SecretHandler, metrics: Meter) -> ASGIApp:
+    """Return the API of a scheduler with its page, metrics, and delivery of secrets."""
     rows = tuple(metric_routes(metrics.prometheus, metrics.dropwizard))
     app = create_app(backend, access.policy, rows, pages=pages())
-    return ApiServer(RequestCounter(with_secrets(app, give), metrics.loop.request), host, port, access.tls)
+    return RequestCounter(with_secrets(app, give), metrics.loop.request)

@@ -11,8 +11,10 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
+
+from starlette.types import ASGIApp
 
 from mesos_client.backoff import Backoff
 from mesos_client.credentials import Credentials
@@ -44,7 +46,7 @@ from tf_scheduler.store.journal import EventJournal
 from tf_scheduler.store.retrying import RetryingStore, SharedStore
 from tf_scheduler.store.training_history import decode_progress
 
-from .api import ApiServices, RunArchive, web_server
+from .api import ApiServices, RunArchive, web_app
 from .options import ServiceSettings
 from .secrets import credentials_of, sources_of
 from .store import acquire_leadership, open_store, state_weakness
@@ -63,18 +65,11 @@ def build_scheduler(settings: ServiceSettings, *, checkpoint: Checkpoint = no_ch
     Waits as a standby while another scheduler of the service leads. Invalid credentials are reported before the state
     store is opened. Raises what the options, the state store or the API raise.
     """
-    _credentials(settings, settings.spec)
+    credentials_for(settings, settings.spec)
     with ExitStack() as undo:
-        opened = open_store(settings.state, settings.spec.name)
-        undo.callback(opened.close)
-        if weakness := state_weakness(opened):
-            if settings.requires_state_acl:
-                raise OptionsError([Problem("scheduler.state_acl", f"required, but {weakness}")])
-            log.warning("%s", weakness)
-            settings = replace(settings, weaknesses=(*settings.weaknesses, weakness))
-        leadership = acquire_leadership(opened, lambda holder: log.info("standby: the leading scheduler is %s", holder))
+        settings, store, leadership = lead(settings, undo)
         clock = SteadyClock()
-        process = _compose(settings, SharedStore(opened), leadership, checkpoint, clock)
+        process = compose(settings, store, leadership, _listen(settings), checkpoint, clock)
         process.meter.loop.watch_events(lambda: process.runner.queued_events)
         process.meter.loop.watch_calls(lambda: process.connection.driver.queued_calls)
         if settings.recording is not None:
@@ -85,13 +80,49 @@ def build_scheduler(settings: ServiceSettings, *, checkpoint: Checkpoint = no_ch
         return process
 
 
-def _compose(
-    settings: ServiceSettings, store: StateStore, leadership: Leadership, checkpoint: Checkpoint, clock: SteadyClock
+def lead(settings: ServiceSettings, undo: ExitStack) -> tuple[ServiceSettings, StateStore, Leadership]:
+    """Open the state store and become the leader; `undo` closes the store.
+
+    Waits as a standby. The returned settings name a store that everybody can change. Raises what the store raises, and
+    OptionsError if scheduler.state_acl requires another store.
+    """
+    opened = open_store(settings.state, settings.spec.name)
+    undo.callback(opened.close)
+    if weakness := state_weakness(opened):
+        if settings.requires_state_acl:
+            raise OptionsError([Problem("scheduler.state_acl", f"required, but {weakness}")])
+        log.warning("%s", weakness)
+        settings = replace(settings, weaknesses=(*settings.weaknesses, weakness))
+    leadership = acquire_leadership(opened, lambda holder: log.info("standby: the leading scheduler is %s", holder))
+    return settings, SharedStore(opened), leadership
+
+
+#: Serves an app while the returned context is open. Raises ApiError if the port is in use.
+Serve = Callable[[ASGIApp], AbstractContextManager[object]]
+
+
+def _listen(settings: ServiceSettings) -> Serve:
+    """Return a server that listens immediately and answers after its start."""
+    return lambda app: ApiServer(app, settings.host, settings.port, settings.access.tls)
+
+
+def compose(
+    settings: ServiceSettings,
+    store: StateStore,
+    leadership: Leadership,
+    serve: Serve,
+    checkpoint: Checkpoint = no_checkpoint,
+    clock: SteadyClock | None = None,
 ) -> SchedulerProcess:
+    """Construct a scheduler on an open store, which `run` closes; do not start it.
+
+    Raises what the options, the state store or `serve` raise.
+    """
+    clock = clock or SteadyClock()
     options, preview = settings.options, settings.options.preview if settings.options else None
     restored = restore(settings.spec, store, clock()) if options is None else options.activate(store)
     spec, values = restored.stored.full_spec or restored.spec, store.load()
-    state, credentials = restored_progress(restored, decode_progress(values)), _credentials(settings, spec)
+    state, credentials = restored_progress(restored, decode_progress(values)), credentials_for(settings, spec)
     metrics, journal, stopping = LoopMetrics(state), EventJournal(store, values=values), threading.Event()
     retrying = RetryingStore(
         metrics.store(store),
@@ -128,22 +159,27 @@ def _compose(
         errors = retrying.last_error, connection.driver.problem
         return Snapshot(runner.state, settings.uninstalling, *errors, runner.view, clock(), settings.weaknesses)
 
-    statsd = statsd_target(settings.statsd, spec.name, settings.environment)
-    meter = Meter(
-        metrics,
-        lambda: runner.state,
-        lambda: snapshot().plans(),
-        statsd,
-        __version__,
-        lambda: (reason.kind for reason in reasons(snapshot())),
-    )
+    meter = _meter(settings, spec, metrics, snapshot)
     # An uninstalling service launches no tasks, so the sources of its secrets may be gone.
     sources = sources_of(spec.secret_access, {} if settings.uninstalling else settings.environment)
     desk = SecretService(runner.put, sources, secrets_due, token_matches)
     services = ApiServices(store, values, journal, files, runner, snapshot, preview, _runs(settings, runner, journal))
     runner.attach(desk.observe, services.observe, metrics.count)
-    server = web_server(services.backend, settings.access, settings.host, settings.port, desk.give, meter)
+    server = serve(web_app(services.backend, settings.access, desk.give, meter))
     return SchedulerProcess(settings, store, runner, connection, journal, services, meter, server, stopping)
+
+
+def _meter(
+    settings: ServiceSettings, spec: ServiceSpec, metrics: LoopMetrics, snapshot: Callable[[], Snapshot]
+) -> Meter:
+    return Meter(
+        metrics,
+        lambda: snapshot().state,
+        lambda: snapshot().plans(),
+        statsd_target(settings.statsd, spec.name, settings.environment),
+        __version__,
+        lambda: (reason.kind for reason in reasons(snapshot())),
+    )
 
 
 def _runs(settings: ServiceSettings, runner: Runner, journal: EventJournal) -> RunArchive:
@@ -154,7 +190,7 @@ def _runs(settings: ServiceSettings, runner: Runner, journal: EventJournal) -> R
     return RunArchive(settings.spec.name, *arguments, settings.shared_runs, settings.history)
 
 
-def _credentials(settings: ServiceSettings, spec: ServiceSpec) -> Credentials | None:
+def credentials_for(settings: ServiceSettings, spec: ServiceSpec) -> Credentials | None:
     """Return the credentials for Mesos; None if they are invalid during uninstall."""
     try:
         return credentials_of(spec, settings.environment)
@@ -188,7 +224,7 @@ class SchedulerProcess:
     journal: EventJournal
     services: ApiServices
     meter: Meter
-    server: ApiServer
+    server: AbstractContextManager[object]
     _stopping: threading.Event
 
     def run(self) -> None:

@@ -57,7 +57,7 @@ class Service:
         self._stack.callback(self.scheduler.process.stop)
         statuses = lambda: [one.state for one in self.scheduler.state.stored.statuses.values()]  # noqa: E731
         wait_until(lambda: statuses() == [TaskState.RUNNING], "the worker does not start")
-        self.port = self.scheduler.process.server.port
+        self.port = self.scheduler.process.settings.port
 
     def renew(self) -> None:
         """Start another scheduler if this one has ended."""
