@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from tf_executor.contract.reports import TaskEnd
 from tf_executor.contract.states import TaskState, Verdict
@@ -48,6 +48,8 @@ from tf_scheduler.model.task import (
 )
 
 from .interface import CHECKSUM, WITHOUT_BACKUP, Delete, Put, StoreCorruptError, StoreVersionError, Write, checksum
+
+_T = TypeVar("_T")
 
 #: Schema of every stored value. A newer one is rejected.
 SCHEMA = 1
@@ -75,7 +77,7 @@ def writes(change: effects.Change, before: SchedulerState) -> tuple[Write, ...]:
     """Return the writes of one change; `before` is the state before the change."""
     match change:
         case effects.FrameworkRegistered():
-            return (_put(FRAMEWORK, {"id": change.framework_id, "removed": change.removed}),)
+            return (encode_value(FRAMEWORK, {"id": change.framework_id, "removed": change.removed}),)
         case effects.FrameworkForgotten():
             return tuple(map(Delete, _of_framework(before)))
         case effects.TaskLaunched():
@@ -85,43 +87,43 @@ def writes(change: effects.Change, before: SchedulerState) -> tuple[Write, ...]:
             keys = (f"{folder}/{change.name}" for folder in (TASKS, PAUSED, RECOVERIES))
             return (*map(Delete, keys), *_forget(change.name, before))
         case Resized() | Members():
-            return (_put(SIZE if isinstance(change, Resized) else MEMBERS, _fields(change)),)
+            return (encode_value(SIZE if isinstance(change, Resized) else MEMBERS, fields_of(change)),)
         case AgentFailures():
-            return (_put(f"{AGENTS}/{change.agent_id}", _fields(change)),)
+            return (encode_value(f"{AGENTS}/{change.agent_id}", fields_of(change)),)
         case effects.SecretTokenRedeemed():
-            return (_put(f"{REDEEMED}/{change.task_id}", _fields(change)),)
+            return (encode_value(f"{REDEEMED}/{change.task_id}", fields_of(change)),)
         case SecretExposure():
-            return (_put(f"{EXPOSED}/{change.agent_id}", _fields(change)),)
+            return (encode_value(f"{EXPOSED}/{change.agent_id}", fields_of(change)),)
         case effects.EntryForgotten():
             return (Delete(f"{_TABLES[change.table]}/{change.key}"),)
         case effects.TaskPaused():
-            return (_put(f"{PAUSED}/{change.name}", _fields(change)),)
+            return (encode_value(f"{PAUSED}/{change.name}", fields_of(change)),)
         case effects.LaunchRetired():
-            return (_put(f"{RETIRED}/{change.task_id}", {"id": change.task_id, "plan": change.plan}),)
+            return (encode_value(f"{RETIRED}/{change.task_id}", {"id": change.task_id, "plan": change.plan}),)
         case AbandonedLaunch():
-            return (_put(f"{ABANDONED}/{change.id}", _fields(change)),)
+            return (encode_value(f"{ABANDONED}/{change.id}", fields_of(change)),)
         case effects.RecoveryDecided():
-            return (_put(f"{RECOVERIES}/{change.recovery.task}", _fields(change.recovery)),)
+            return (encode_value(f"{RECOVERIES}/{change.recovery.task}", fields_of(change.recovery)),)
         case effects.PlanControlled():
-            return (_put(f"{PLANS}/{change.plan}", {"plan": change.plan, **_control_fields(change.control)}),)
+            return (encode_value(f"{PLANS}/{change.plan}", {"plan": change.plan, **_control_fields(change.control)}),)
         case effects.StatusStored():
-            values = {**_fields(change.status), "end": change.status.end.to_json()}
-            return (_put(f"{STATUSES}/{change.status.id}", values),)
+            values = {**fields_of(change.status), "end": change.status.end.to_json()}
+            return (encode_value(f"{STATUSES}/{change.status.id}", values),)
         case effects.ResultDecided():
-            return (_put(RESULT, _fields(change.result)),)
+            return (encode_value(RESULT, fields_of(change.result)),)
         case Configuration():
-            return (_put(f"{CONFIGURATIONS}/{change.id}", _fields(change)),)
+            return (encode_value(f"{CONFIGURATIONS}/{change.id}", fields_of(change)),)
     raise TypeError(change)
 
 
 def put_record(record: TaskRecord) -> Put:
     """Return the write of a task's record."""
-    return _put(f"{TASKS}/{record.name}", _fields(record))
+    return encode_value(f"{TASKS}/{record.name}", fields_of(record))
 
 
 def read_record(name: str, data: bytes) -> TaskRecord:
     """Return the record of a task. Raises StoreError."""
-    change = _decoded(f"{TASKS}/{name}", data, _record, "the label of the task")
+    change = decode_value(f"{TASKS}/{name}", data, _record, "the label of the task")
     assert isinstance(change, effects.TaskLaunched)
     return change.record
 
@@ -137,7 +139,7 @@ def changes(stored: Mapping[str, bytes], place: str = "the state") -> tuple[effe
         for prefix, decoder in _DECODERS.items()
         for change in sorted(
             (
-                _decoded(key, stored[key], decoder, place)
+                decode_value(key, stored[key], decoder, place)
                 for key in keys
                 if key == prefix or key.startswith(f"{prefix}/")
             ),
@@ -156,6 +158,10 @@ def _forget(name: TaskName, before: SchedulerState) -> tuple[Write, ...]:
     return (Delete(f"{STATUSES}/{record.id}"), Delete(f"{RETIRED}/{record.id}"), *redeemed)
 
 
+#: Keys, or starts of keys, of values that are invalid without the present framework.
+OF_FRAMEWORK = (FRAMEWORK, RESULT, MEMBERS, TASKS, STATUSES, RETIRED, RECOVERIES, REDEEMED, ABANDONED)
+
+
 def _of_framework(before: SchedulerState) -> tuple[str, ...]:
     """Return the keys of all values that are invalid without the present framework."""
     return (
@@ -171,7 +177,7 @@ def _of_framework(before: SchedulerState) -> tuple[str, ...]:
     )
 
 
-def _fields(value: Any) -> dict[str, Any]:
+def fields_of(value: Any) -> dict[str, Any]:
     """Return the attributes of an object for its stored JSON."""
     return {item.name: _plain(getattr(value, item.name)) for item in fields(value)}
 
@@ -179,15 +185,17 @@ def _fields(value: Any) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
-    return _fields(value) if is_dataclass(value) else value
+    return fields_of(value) if is_dataclass(value) else value
 
 
-def _put(key: str, value: Mapping[str, Any]) -> Put:
+def encode_value(key: str, value: Mapping[str, Any]) -> Put:
+    """Return the write of a value with its schema, version of the program and checksum."""
     content = {"schema": SCHEMA, PROGRAM: __version__, **value}
     return Put(key, json.dumps({**content, CHECKSUM: checksum(key, content)}, sort_keys=True).encode())
 
 
-def _decoded(key: str, data: bytes, decoder: Callable[[dict[str, Any]], effects.Change], place: str) -> effects.Change:
+def decode_value(key: str, data: bytes, decoder: Callable[[dict[str, Any]], _T], place: str) -> _T:
+    """Return the decoded value. Raises StoreCorruptError, which names `place`."""
     try:
         fields: dict[str, Any] = json.loads(data)
         schema = fields.pop("schema")
