@@ -161,7 +161,7 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
         )
         self._timeout = call_timeout
         self._scheme = "https" if tls else "http"
-        self._detector = _detector(master)
+        self._detector = detector_of(master)
         self._masters = MasterList(parse_masters(str(master), self._scheme) if self._detector is None else ())
         self._suppressed_roles = tuple(suppressed_roles)
         self._offer_constraints = copy.deepcopy(offer_constraints)
@@ -206,7 +206,7 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
             return NotConnected()
         stream = self._transport.stream()
         try:
-            return result_of(_exchange(self._subscribe_request(self.master + OPERATOR_PATH, call), stream)[0])
+            return result_of(exchange(self._subscribe_request(self.master + OPERATOR_PATH, call), stream)[0])
         except TransportError as error:
             return Failed(str(error))
         finally:
@@ -287,7 +287,7 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
         """Call the operator API; after a 401 once more. Raises _MasterNotReadyError."""
         for is_last in (False, True):
             call = self._subscribe_request(master + OPERATOR_PATH, {"type": kind})
-            reply, location = self._with_stream(restarts, partial(_exchange, call))
+            reply, location = self._with_stream(restarts, partial(exchange, call))
             refused = call.headers.get("Authorization")
             if is_last or reply.status != UNAUTHORIZED or not self._credentials.renew(refused):
                 break
@@ -329,13 +329,13 @@ class SchedulerDriver(StreamProcess, MesosSchedulerDriver):  # type: ignore[misc
         return delay
 
 
-def _exchange(request: HttpRequest, stream: Stream) -> tuple[HttpReply, str | None]:
+def exchange(request: HttpRequest, stream: Stream) -> tuple[HttpReply, str | None]:
     """Send a request; return the reply, and the location if it is a redirect."""
     head = stream.open(request)
     return HttpReply(head.status, stream.read()), head.headers.get("location")
 
 
-def _detector(master: str | Detector) -> Detector | None:
+def detector_of(master: str | Detector) -> Detector | None:
     if isinstance(master, Detector):
         return master
     if not ZooKeeperUrl.is_zookeeper(master):

@@ -18,13 +18,13 @@ from tf_executor.contract.text import join_words
 from tf_scheduler.cli.common.folders import checkpoints_in, short_path, state_home
 from tf_scheduler.cli.common.options_file import can_check_gpus
 from tf_scheduler.core.placement.agents import PlacementContext
-from tf_scheduler.core.placement.matching import NoMatch, match_gang
+from tf_scheduler.core.placement.matching import NoMatch, first_gangs, match_gang
 from tf_scheduler.errors import JobError, OptionsError
 from tf_scheduler.model.ids import AgentId, OfferId
 from tf_scheduler.model.offer import Offer
 from tf_scheduler.model.reasons import AgentRejected, TooSmall
 from tf_scheduler.model.resources import UNIT, Needs, Resource, Value, format_thousandths, thousandths
-from tf_scheduler.model.spec import JobSpec, ServiceSpec, TaskSpec
+from tf_scheduler.model.spec import JobSpec, ServiceSpec
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.spec import to_spec
 
@@ -52,7 +52,7 @@ def _mismatch(spec: ServiceSpec, agents: Sequence[AgentSpec]) -> NoMatch | None:
     """Return what does not fit the empty cluster; None if the job fits."""
     offers = [full_offer(agent) for agent in agents if spec.needs_gpus or not _has_gpus(agent)]
     context = PlacementContext(spec.executor.needs, spec.placement)
-    matches = (match_gang(tasks, offers, context) for tasks in gangs(spec))
+    matches = (match_gang(tasks, offers, context) for tasks in first_gangs(spec))
     return next((match for match in matches if isinstance(match, NoMatch)), None)
 
 
@@ -250,21 +250,6 @@ def fits_machine(options: dict[str, Any]) -> bool:
 
 #: Amount of a resource that an agent's specification omits: the agent detects it itself.
 _UNLIMITED = thousandths(1e12)
-
-
-def gangs(spec: ServiceSpec) -> Iterator[tuple[TaskSpec, ...]]:
-    """Yield tasks that must fit at the same time.
-
-    If tasks are peers, yield all tasks. Otherwise, yield one task of each job with the tasks that serve it, such as the
-    data service.
-    """
-    tasks = tuple(spec.tasks())
-    if spec.strategy.traits.has_peers:
-        yield tasks
-        return
-    helpers = [task for task in tasks if not task.job.kind.in_cluster]
-    firsts = {task.job.group: task for task in reversed(tasks) if task.job.kind.in_cluster}
-    yield from ((task, *helpers) for task in firsts.values())
 
 
 def full_offer(agent: AgentSpec) -> Offer:

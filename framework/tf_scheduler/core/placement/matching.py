@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tf_scheduler.model import reasons
 from tf_scheduler.model.ids import AgentId, TaskName
 from tf_scheduler.model.offer import Offer
 from tf_scheduler.model.resources import Needs, Resource
-from tf_scheduler.model.spec import JobSpec, TaskSpec
+from tf_scheduler.model.spec import JobSpec, ServiceSpec, TaskSpec
 
 from .agents import (
     DIMENSION_NAMES,
@@ -152,6 +152,21 @@ class NoMatch:
     blocked_by_gang: Mapping[TaskName, Reasons] = field(default_factory=dict)
     #: The tasks that were placed.
     partial: tuple[ChosenAgent, ...] = ()
+
+
+def first_gangs(spec: ServiceSpec) -> Iterator[tuple[TaskSpec, ...]]:
+    """Yield tasks that must fit at the same time.
+
+    If tasks are peers, yield all tasks. Otherwise, yield one task of each job with the tasks that serve it, such as the
+    data service.
+    """
+    tasks = tuple(spec.tasks())
+    if spec.strategy.traits.has_peers:
+        yield tasks
+        return
+    helpers = [task for task in tasks if not task.job.kind.in_cluster]
+    firsts = {task.job.group: task for task in reversed(tasks) if task.job.kind.in_cluster}
+    yield from ((task, *helpers) for task in firsts.values())
 
 
 def match_gang(tasks: Sequence[TaskSpec], offers: Iterable[Offer], circumstances: PlacementContext) -> Match | NoMatch:
