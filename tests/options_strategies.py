@@ -75,6 +75,10 @@ def _records(field: Any) -> st.SearchStrategy[Any]:
     if "phase" in field.schema.fields:
         needed = {"plan": FILLED, "phase": FILLED, "job": value_of(field.schema.fields["job"])}
         return st.lists(st.fixed_dictionaries(needed, optional={"strategy": st.just("parallel")}), max_size=3)
+    if "weight" in field.schema.fields:
+        numbers = {name: value_of(part) for name, part in field.schema.fields.items() if not isinstance(part, String)}
+        queue = st.fixed_dictionaries({"name": value_of(field.schema.fields["name"])}, optional=numbers)
+        return st.lists(queue, max_size=3, unique_by=lambda record: record["name"])
     jobs = st.sampled_from(["", "worker", "chief,worker"])
     if "host_path" in field.schema.fields:
         needed = {"host_path": st.just("/mnt/a"), "container_path": FILLED}

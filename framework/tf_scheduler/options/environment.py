@@ -87,7 +87,7 @@ def _value(field: fields.Field[Any], text: str) -> Any:
 def _entry(field: fields.Field[Any], text: str) -> Any:
     if isinstance(field, RecordList):
         pairs = zip(field.schema.fields.items(), text.split(UNIT_END), strict=False)
-        return {name: part for (name, kind), part in pairs if part or kind.required}
+        return {name: _value(kind, part) for (name, kind), part in pairs if part or kind.required}
     if isinstance(field, Environment):
         return dict(zip(("name", "value"), text.split("=", 1), strict=False))
     return _json(text)

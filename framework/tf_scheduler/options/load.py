@@ -23,7 +23,7 @@ from .schema.document import Options, is_set
 from .schema.fields import RecordList, json_excerpt
 from .schema.jobs import JOBS, WorkerSection, add_strategy, names_program
 from .schema.policies import GangSection
-from .schema.service import DataFiles, ServiceSection
+from .schema.service import DataFiles, ServiceSection, is_queue
 from .schema.values import Document
 
 #: Maximum nesting of objects and lists.
@@ -259,7 +259,7 @@ def resolve(
         if isinstance(own, Mapping):
             own = {**values, **{name: value for name, value in own.items() if is_set(f"{section}.{name}", value)}}
         merged[section] = own
-    options, wrong = _fields(merged)
+    options, wrong = load_fields(merged)
     add_strategy(options)
     # Sections share names, and often defaults: worker.command is only required without service.command.
     seen = {problem.path.rpartition(".")[2] for problem in wrong}
@@ -271,13 +271,13 @@ def resolve(
 
 def program_is_named(options: Document) -> Iterator[Problem]:
     """Require a program, in services that do not run the check job by default."""
-    if not names_program(options):
+    if not (is_queue(options) or names_program(options)):
         yield Problem("service.command", "required, because no option names a program")
 
 
 def data_has_addresses(options: Document) -> Iterator[Problem]:
     """Require URLs in `service.data`: a cluster's agents cannot read the user's paths."""
-    for file in split_data(options["service"]["data"]):
+    for file in () if is_queue(options) else split_data(options["service"]["data"]):
         if "://" not in file.url:
             what = f"{file.url}: agents need a URL, such as https://files.example.com/{file.url.rpartition('/')[2]}"
             yield Problem("service.data", f"{what}; file:///... if each agent has the file; only local runs use a path")
@@ -291,7 +291,7 @@ def job_url_has_address(options: Document) -> Iterator[Problem]:
         yield Problem("service.job_url", message)
 
 
-def _fields(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+def load_fields(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
     """Return all options, with defaults in place of invalid values, and the problems."""
     schema = Options()
     try:

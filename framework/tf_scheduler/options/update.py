@@ -196,6 +196,7 @@ _ANOTHER = "install another service"
 _NETWORK = "tasks on different networks cannot connect"
 #: Option of `service` -> why its value is fixed.
 _FIXED = {
+    "kind": _ANOTHER,
     "user": "the user of a Mesos framework is fixed",
     "region": "running and new tasks would be in different regions",
     # Jobs, leader and recovery depend on the strategy.

@@ -17,7 +17,7 @@ from .schema.document import OPTIONS
 from .schema.fields import Environment
 from .schema.jobs import JOBS, READ_ONLY, default_strategy, names_program
 from .schema.scheduler_options import LINK
-from .schema.service import ORIGINAL_IMAGES, RUNTIME_PREFIX
+from .schema.service import ORIGINAL_IMAGES, RUNTIME_PREFIX, is_queue
 from .schema.values import Document, split_names
 from .shell import changed_variables
 from .spec import image_of, secrets_of
@@ -58,7 +58,7 @@ def ineffective_options(options: Document) -> Iterator[Problem]:
 
 
 def no_program_is_named(document: Document, _: Document) -> Iterator[Problem]:
-    if not names_program(document):
+    if not (is_queue(document) or names_program(document)):
         yield Problem("service.command", "no program is named: the package's check job runs")
 
 

@@ -42,6 +42,7 @@ from tf_scheduler.options.load import (
 )
 from tf_scheduler.options.schema.document import changed_options, mask_options
 from tf_scheduler.options.schema.jobs import names_program
+from tf_scheduler.options.schema.service import is_queue
 from tf_scheduler.options.spec import to_spec
 from tf_scheduler.options.update import Difference, describe_difference, difference
 from tf_scheduler.options.warnings import find_warnings, security_is_weakened
@@ -219,7 +220,7 @@ def package_defaults(document: Document, environment: Mapping[str, str]) -> dict
     executor = document.get("executor")
     if not (isinstance(executor, dict) and executor.get("url")):
         defaults["executor"]["sha256"] = environment.get("EXECUTOR_URI_SHA256", "")
-    if not names_program(document) and environment.get("EXAMPLES_URI"):
+    if not (is_queue(document) or names_program(document)) and environment.get("EXAMPLES_URI"):
         digest = environment.get("EXAMPLES_URI_SHA256", "")
         defaults["service"] = {"job_url": environment["EXAMPLES_URI"], "job_sha256": digest, **_SANITY}
     return defaults

@@ -55,7 +55,11 @@ TEXTS = {
     "vault.token": "file:token",
     "vault.secret_id": "file:id",
 }
-RECORDS: dict[str, list[dict[str, str]]] = {
+RECORDS: dict[str, list[dict[str, Any]]] = {
+    "queue.queues": [
+        {"name": "research", "weight": 0.5, "cpus": 1.5, "mem": 100_000_000, "gpus": 8, "max_jobs": 1},
+        {"name": "a-1", "weight": 2, "cpus": 0},
+    ],
     "secrets": [
         {"source": "a/b", "env": "A", "file": "a.txt", "jobs": "worker", "reload": "hup"},
         {"source": "env:C", "env": "C"},

@@ -66,6 +66,10 @@ BROKEN = {
     ),
     "service_name_is_marathon_id": ({"service": {"name": "My"}}, "service.name: must be lower-case"),
     "service_name_fits_host_name": ({"service": {"name": "a" * 64}}, "service.name: must have at most 63"),
+    "queue_names_are_unique": (
+        {"queue": {"queues": [{"name": "a"}, {"name": "b"}, {"name": "a"}]}},
+        'queue.queues.2.name: duplicate name "a"',
+    ),
     "role_is_valid": ({"service": {"role": "a//b"}}, "service.role: invalid Mesos role"),
     "principal_is_service_account": (
         {"service": {"principal": "me", "service_account": "you"}},

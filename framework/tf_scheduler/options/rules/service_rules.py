@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import product
 from urllib.parse import urlsplit
 
@@ -37,6 +37,17 @@ def service_name_fits_host_name(options: Document) -> Iterator[Problem]:
     name = options["service"]["name"].replace("/", "")
     if len(name) > 63:
         yield Problem("service.name", f"must have at most 63 characters, not counting '/', but has {len(name)}")
+
+
+def queue_names_are_unique(options: Document) -> Iterator[Problem]:
+    yield from _duplicates("queue.queues", options["queue"]["queues"])
+
+
+def _duplicates(path: str, records: Sequence[Document]) -> Iterator[Problem]:
+    names = [record["name"] for record in records]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            yield Problem(f"{path}.{index}.name", f"duplicate name {json_excerpt(name)}")
 
 
 def role_is_valid(options: Document) -> Iterator[Problem]:

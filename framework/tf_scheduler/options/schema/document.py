@@ -26,6 +26,7 @@ from .policies import (
     RestartSection,
     StorageSection,
 )
+from .queue import QueueSection
 from .scheduler_options import (
     ApiSection,
     DcosSection,
@@ -81,6 +82,7 @@ class Options(Section):
     executor = section(
         ExecutorSection, "The program that runs a task on an agent. New values apply to tasks launched afterwards."
     )
+    queue = section(QueueSection, "Order of the jobs of a queue service.", "Queue of jobs")
     api = section(ApiSection, "Access control and encryption of the scheduler's HTTP API.")
     mesos = section(MesosSection, "Connection to Mesos.")
     tls = section(

@@ -301,11 +301,23 @@ class IntegerList(OptionField[tuple[int, ...]]):
         return tuple(_each(value, "a list of whole numbers", self.item.deserialize))
 
 
-class RecordList(OptionField[tuple[Mapping[str, Any], ...]]):
-    """A list of objects of one schema; fields are texts, except in `service.data`.
+class NameList(OptionField[tuple[str, ...]]):
+    """A list of names that match `pattern`, which `expected` describes."""
 
-    The mustache template of DC/OS can iterate over lists, but cannot render an object. It separates the fields with
-    control characters, so a field may not contain these (`CONTROL`).
+    def __init__(self, description: str, *, pattern: str, expected: str, **options: Any) -> None:
+        super().__init__(description, (), **options)
+        self.item = String("", non_empty=True, pattern=pattern, expected=expected)
+
+    def _deserialize(self, value: object, *_args: Any, **_options: Any) -> tuple[str, ...]:
+        return tuple(_each(value, "a list of names", self.item.deserialize))
+
+
+class RecordList(OptionField[tuple[Mapping[str, Any], ...]]):
+    """A list of objects of one schema.
+
+    Fields are texts or numbers, except in `service.data`. The mustache template of DC/OS can iterate over lists, but
+    cannot render an object. It separates the fields with control characters, so a field may not contain these
+    (`CONTROL`).
     """
 
     def __init__(self, schema: type[Schema], description: str, **options: Any) -> None:

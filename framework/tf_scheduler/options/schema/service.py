@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from marshmallow import ValidationError
@@ -22,6 +23,8 @@ from .fields import (
     mismatch,
     section,
 )
+from .queue import LINE, ONE_LINE
+from .values import Document
 
 #: Default images of the original package: without GPUs, with GPUs, and those of its earlier releases. They contain
 #: TensorFlow 1.3 to 1.5, and lack the executor's Python (3.8 or newer).
@@ -225,17 +228,27 @@ class StorageOptions(Section):
     )
 
 
-#: One line without control characters.
-_LINE, _ONE_LINE = r"[^\x00-\x1f\x7f]+", "one line, without control characters"
 #: User names of passwd(5) that are neither an option nor a path.
 _USER = r"[^\x00-\x20\x7f:/-][^\x00-\x20\x7f:/]*"
 
 LOG_LEVELS = ("OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL")
 
 
+#: Values of `service.kind`.
+KINDS = (_JOB, _QUEUE) = ("job", "queue")
+
+
 class IdentityOptions(Section):
     """Identity options of `service`."""
 
+    kind = String(
+        "What the service runs. job: one job. queue: jobs that are submitted to it, in the order of the section queue; "
+        "all other options are the defaults of its jobs.",
+        _JOB,
+        choices=KINDS,
+        update=OnUpdate.REJECTED,
+        title="Kind of service",
+    )
     name = String(
         "Name of the service, its Marathon app and its Mesos framework, with '/' between folders.",
         "tensorflow",
@@ -276,12 +289,12 @@ class AccountOptions(Section):
         media="application/x-region+string",
     )
     principal = String(
-        "Mesos principal; empty: id of service_account.", pattern=_LINE, expected=_ONE_LINE, update=OnUpdate.REJECTED
+        "Mesos principal; empty: id of service_account.", pattern=LINE, expected=ONE_LINE, update=OnUpdate.REJECTED
     )
     service_account = String(
         "DC/OS service account; its id is the Mesos principal. Empty: none.",
-        pattern=_LINE,
-        expected=_ONE_LINE,
+        pattern=LINE,
+        expected=ONE_LINE,
         update=OnUpdate.REJECTED,
         variable="FRAMEWORK_PRINCIPAL",
     )
@@ -336,3 +349,9 @@ class NetworkOptions(Section):
 
 class ServiceSection(AccountOptions, NetworkOptions, StorageOptions, ProgramOptions, IdentityOptions):
     """All options of `service`; marshmallow lists the fields of the last base first."""
+
+
+def is_queue(document: Document) -> bool:
+    """Whether the service runs a queue of jobs; the document may be invalid."""
+    service = document.get("service")
+    return isinstance(service, Mapping) and service.get("kind") == _QUEUE
