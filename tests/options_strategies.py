@@ -79,6 +79,9 @@ def _records(field: Any) -> st.SearchStrategy[Any]:
         numbers = {name: value_of(part) for name, part in field.schema.fields.items() if not isinstance(part, String)}
         queue = st.fixed_dictionaries({"name": value_of(field.schema.fields["name"])}, optional=numbers)
         return st.lists(queue, max_size=3, unique_by=lambda record: record["name"])
+    if "token" in field.schema.fields:
+        users = {"name": value_of(field.schema.fields["name"]), "token": st.just("env:TOKEN")}
+        return st.lists(st.fixed_dictionaries(users), max_size=3, unique_by=lambda record: record["name"])
     jobs = st.sampled_from(["", "worker", "chief,worker"])
     if "host_path" in field.schema.fields:
         needed = {"host_path": st.just("/mnt/a"), "container_path": FILLED}

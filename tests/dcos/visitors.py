@@ -9,7 +9,8 @@ from __future__ import annotations
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tf_scheduler.api.http.auth import Policy, Principal
+from tf_scheduler.api.http.auth import Policy
+from tf_scheduler.api.http.endpoint import Principal
 
 from .task import HOST
 

@@ -139,7 +139,8 @@ def _route(row: endpoint.Endpoint, backend: Backend, views: _ViewCache) -> Route
             body = None if row.body_type is None else await _body(row, request)
             if isinstance(body, dict):
                 request.scope["api.names"] = [*body]  # for the audit log, which must not contain values
-            answer = await row.handler(endpoint.ApiRequest(backend, views.snapshot(), params, body, headers))
+            principal = request.scope["api.principal"]
+            answer = await row.handler(endpoint.ApiRequest(backend, views.snapshot(), params, body, headers, principal))
             if row.access is endpoint.EndpointAccess.WRITE:
                 views.clear()
         except SchedulerError as error:

@@ -354,7 +354,7 @@ def _drop(document: dict[str, Any], problem: Problem) -> None:
         raise OptionsError([problem])
     section: Any = document
     *above, last = problem.path.split(".")
-    if above == ["api"]:
+    if above[:1] == ["api"]:
         above, last = [], "api"
     for name in above:
         below = section.get(name)

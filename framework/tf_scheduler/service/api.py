@@ -86,21 +86,26 @@ def _settings(options: Mapping[str, Any], environment: Mapping[str, str]) -> tup
     """Return settings and problems; an unreadable token is replaced by a random one."""
     api, problems = options["api"], list[Problem]()
 
-    def token(name: str) -> str:
+    def token(path: str, source: str) -> str:
         try:
-            return api_token(options, environment, name)
+            return api_token(options, environment, source)
         except SecretError as error:
-            problems.append(Problem(f"api.{name}", str(error)))
+            problems.append(Problem(f"api.{path}", str(error)))
             return secrets.token_urlsafe(32)
 
     loopback = is_loopback(environment.get("HOST", ""))
     policy = Policy(
-        read_token=token("read_token"),
-        write_token=token("write_token"),
+        read_token=token("read_token", api["read_token"]),
+        write_token=token("write_token", api["write_token"]),
+        users={user["name"]: token(f"users.{index}.token", user["token"]) for index, user in enumerate(api["users"])},
         client_certificates=bool(api["client_ca_file"]),
         writers=frozenset(filter(None, (name.strip() for name in api["writers"].split(",")))),
         loopback_only=loopback,
     )
+    tokens = [policy.read_token, policy.write_token, *policy.users.values()]
+    for index, own in enumerate(policy.users.values()):
+        if own and tokens.count(own) > 1:
+            problems.append(Problem(f"api.users.{index}.token", "must differ from all other tokens of the API"))
     is_exempt = loopback or api["authentication"] == "none"
     if not (policy.is_restricted or is_exempt) and environment.get(_MARATHON):
         from mesos_client.zookeeper_detector import master_addresses  # others need no kazoo here
@@ -118,7 +123,7 @@ def _settings(options: Mapping[str, Any], environment: Mapping[str, str]) -> tup
 
 
 def _locked(policy: Policy) -> Policy:
-    return replace(policy, read_token="", write_token=secrets.token_urlsafe(32), client_certificates=False)
+    return replace(policy, read_token="", write_token=secrets.token_urlsafe(32), users={}, client_certificates=False)
 
 
 class ApiServices:

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -137,9 +138,9 @@ _SOURCE = "env:"
 KNOWN_SOURCES = (_SOURCE, "option:")
 
 
-def api_token(options: Mapping[str, Any], environment: Mapping[str, str], name: str) -> str:
-    """Return the token `name` of the API; empty: none. Raises SecretError."""
-    if not (source := options["api"][name]):
+def api_token(options: Mapping[str, Any], environment: Mapping[str, str], source: str) -> str:
+    """Return a token of the API; empty without a source. Raises SecretError."""
+    if not source:
         return ""
     directory = Path(options["secret_delivery"]["directory"])
     near = SecretSources({"env": environment_reader(environment), "file": directory_reader(directory)})
@@ -151,7 +152,7 @@ def api_token(options: Mapping[str, Any], environment: Mapping[str, str], name: 
 def known_secrets(
     options: Mapping[str, Any], environment: Mapping[str, str], tokens: Iterable[str] = ()
 ) -> Iterator[str]:
-    """Yield secrets in options, in variables that these name, and `tokens`."""
+    """Yield secrets in options, in variables that these name, `tokens`, users' tokens."""
     for option in OPTIONS:
         value = option.value(options)
         if isinstance(option.field, fields.Environment):
@@ -161,6 +162,9 @@ def known_secrets(
             yield str(value)
     yield from (environment.get(name, "") for name in referenced_variables(options))
     yield from filter(None, tokens)
+    for record in options["api"]["users"]:
+        with suppress(SecretError):  # an error of the API's settings
+            yield api_token(options, environment, record["token"])
     yield from _account(environment.get(_CREDENTIAL, ""))
 
 

@@ -14,8 +14,9 @@ from asgi_client import ask, ask_async
 from kit.api import an_app, registered
 from tf_scheduler.api.app import create_app
 from tf_scheduler.api.http.auth import Policy, WriterAddresses
+from tf_scheduler.api.http.endpoint import ApiRequest, Endpoint, Principal
 from tf_scheduler.api.http.server import BODY_LIMIT
-from tf_scheduler.api.views.base import Snapshot
+from tf_scheduler.api.views.base import Snapshot, View
 from tf_scheduler.rate_limit import BURST
 
 READ, WRITE = "GET", "POST"
@@ -200,6 +201,81 @@ def test_one_token_restricts_all_access(options, code: int) -> None:
 )
 def test_refusal_names_missing_credentials(options, headers, message: str) -> None:
     assert message in ask(an_app(**options), PATH, headers=headers).text
+
+
+USERS = {"ann": "a", "bob": "b", "cem": ""}
+#: Credentials -> name, may write, is an operator.
+CLIENTS = [
+    (bearer("a"), None, ("ann", True, False)),
+    (basic("bob", "a"), None, ("ann", True, False)),
+    ({"X-TensorFlow-Token": "b"}, None, ("bob", True, False)),
+    (basic("ann", "r"), None, ("ann", False, False)),
+    (bearer("w"), None, ("a bearer", True, True)),
+    (basic("cem", ""), None, ("cem", None, False)),
+    ({}, "cem", ("cem", True, False)),
+    ({}, "ops", ("ops", True, True)),
+    ({}, "dan", ("dan", False, False)),
+    (bearer("a"), "dan", ("ann", True, False)),
+    (bearer("a"), "ops", ("ops", True, True)),
+    (bearer("w"), "cem", ("a bearer", True, True)),
+    (bearer("wrong"), "cem", ("a bearer", None, False)),
+]
+
+
+@pytest.mark.parametrize(("headers", "peer", "expected"), CLIENTS)
+def test_users_are_known_by_token_or_certificate(headers, peer: str | None, expected) -> None:
+    """Not by the name of a basic login, which any client can send."""
+    policy = Policy("r", "w", USERS, client_certificates=True, writers=frozenset({"ops"}))
+
+    client = policy.authenticate({name.lower(): value for name, value in headers.items()}, peer)
+
+    assert expected == (client.name, client.can_write if client.can_read else None, client.is_operator)
+
+
+def test_owner_and_operators_use_a_job() -> None:
+    """Readers only read; other users get neither its output nor its options."""
+    app = an_app(read_token="r", write_token="w", users=USERS, owner="ann", client_certificates=True)
+
+    def codes(headers, peer=None):
+        return [ask(app, path, how, headers=headers, peer=peer).code for path, how in ((PATH, READ), (COMMAND, WRITE))]
+
+    assert [202, DONE] == codes(bearer("a")) == codes(bearer("w")) == codes({}, "ann")
+    assert [202, 403] == codes(bearer("r")) == codes(basic("ann", "r"))
+    assert [403, 403] == codes(bearer("b")) == codes({}, "cem")
+    assert [401, 401] == codes({}) == codes(bearer("wrong"))
+    assert "job belongs to ann" == ask(app, COMMAND, WRITE, headers=bearer("b")).text
+
+
+@pytest.mark.parametrize(
+    ("policy", "peer", "is_operator"),
+    [
+        (Policy(), None, True),
+        (Policy(client_certificates=True), "ann", True),
+        (Policy(client_certificates=True, users={"ann": ""}), "ann", False),
+        (Policy(client_certificates=True, users={"ann": ""}), "new", False),
+    ],
+)
+def test_without_users_every_writer_is_an_operator(policy: Policy, peer: str | None, is_operator: bool) -> None:
+    client = policy.authenticate({}, peer)
+
+    assert (True, is_operator, True) == (client.can_write, client.is_operator, client.owns(client.name))
+    assert is_operator == client.owns("another")
+    assert policy.is_restricted == bool(peer)
+
+
+def test_handlers_get_the_client() -> None:
+    """For the owner of what they store."""
+    seen = []
+
+    async def handle(request: ApiRequest) -> View:
+        seen.append(request.principal)
+        return View({})
+
+    mine = Endpoint("GET", "/v1/me", "The client.", {200: dict}, handler=handle)
+    app = create_app(lambda: Snapshot(registered()), Policy(users=USERS), (mine,))
+
+    assert 200 == ask(app, "/v1/me", headers=bearer("b")).code
+    assert [Principal("bob", can_read=True, can_write=True)] == seen
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,15 @@ def test_run_has_a_token_of_its_own(prepared) -> None:
     assert launch.token != other.token
 
 
+def test_run_without_tokens_of_its_users_has_its_own(prepared) -> None:
+    """They are on another machine."""
+    users = {"users": [{"name": "ann", "token": "env:ANN"}]}
+    _, options, notices = prepared({"service": {"command": "true"}, "api": users})
+
+    assert ([], "env:RUN_API_TOKEN") == (options["api"]["users"], options["api"]["write_token"])
+    assert 1 == len([notice for notice in notices if "api.users.0.token: env:ANN" in notice])
+
+
 def test_run_uses_the_token_of_its_options(prepared, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN", "of the user")
     launch, options, notices = prepared({"service": {"command": "true"}, "api": {"write_token": "env:TOKEN"}})

@@ -154,5 +154,5 @@ def test_list_fields_do_not_shadow_sections() -> None:
     assert {
         *("source", "env", "file", "jobs", "reload", "plan", "phase", "job", "strategy", "tasks", "after"),
         *("host_path", "container_path", "mode"),
-        *("name", "weight", "cpus", "mem", "gpus", "max_jobs"),
+        *("name", "weight", "cpus", "mem", "gpus", "max_jobs", "token"),
     } == fields

@@ -17,6 +17,7 @@ def test_valid_options_are_unchanged() -> None:
     ("wrong", "reported"),
     [
         ({"api": {"write_token": "no source"}}, ["api.write_token"]),
+        ({"api": {"write_token": "env:W", "users": [{"name": "ann"}]}}, ["api.users.0.token"]),
         ({"api": {"certificate_file": "a.pem"}}, ["api.key_file"]),
         ({"worker": {"count": "two", "cpu": 1}}, ["worker.count", "worker.cpu"]),
         ({"worker": 7}, ["worker"]),

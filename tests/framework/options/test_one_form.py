@@ -56,6 +56,7 @@ TEXTS = {
     "vault.secret_id": "file:id",
 }
 RECORDS: dict[str, list[dict[str, Any]]] = {
+    "api.users": [{"name": "Ann Example", "token": "env:ANN"}, {"name": "b\u00f6b@example.com", "token": "file:bob"}],
     "queue.queues": [
         {"name": "research", "weight": 0.5, "cpus": 1.5, "mem": 100_000_000, "gpus": 8, "max_jobs": 1},
         {"name": "a-1", "weight": 2, "cpus": 0},

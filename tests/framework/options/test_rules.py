@@ -70,6 +70,10 @@ BROKEN = {
         {"queue": {"queues": [{"name": "a"}, {"name": "b"}, {"name": "a"}]}},
         'queue.queues.2.name: duplicate name "a"',
     ),
+    "users_can_log_in": (
+        {"api": {"users": [{"name": "ann", "token": "env:ANN"}, {"name": "bob"}]}},
+        "api.users.1.token: required without api.client_ca_file",
+    ),
     "role_is_valid": ({"service": {"role": "a//b"}}, "service.role: invalid Mesos role"),
     "principal_is_service_account": (
         {"service": {"principal": "me", "service_account": "you"}},
@@ -491,6 +495,7 @@ def test_usual_storage_options_are_accepted() -> None:
         ("api.read_token", "vault:a/b#c", TOKEN, "vault:a/b#c"),
         ("api.read_token", "s3cret", TOKEN, "s3cret"),
         ("api.write_token", "s3cret", TOKEN, "s3cret"),
+        ("api.users.0.token", "s3cret", TOKEN, "s3cret"),
         (
             CHECKPOINTS,
             "s3://key:canary-7@bucket/run",
@@ -536,7 +541,8 @@ def test_usual_storage_options_are_accepted() -> None:
 def test_refused_value_is_not_shown_if_secret(path: str, value: str, message: str, secret: str | None) -> None:
     """Options are readable by all who may see the service; a value may be the token."""
     section, _, name = path.partition(".")
+    users = {"users": [{"name": "ann", "token": value}]}
     with pytest.raises(OptionsError) as caught:
-        resolve(with_command({section: {name: value}}))
+        resolve(with_command({section: users if name == "users.0.token" else {name: value}}))
     assert str(caught.value).startswith(f"{path}: {message}")
     assert secret is None or secret not in str(caught.value)

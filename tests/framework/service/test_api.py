@@ -68,6 +68,18 @@ def test_tokens_from_environment_and_files(tmp_path: Path) -> None:
     assert ("r", "w", False) == (policy.read_token, policy.write_token, policy.loopback_only)
 
 
+def test_users_have_tokens_of_their_own(tmp_path: Path) -> None:
+    """An equal token would make one user the other, or an operator."""
+    (tmp_path / "bob").write_text("b\n")
+    environment = {"ANN": "a", "ALIKE": "b", "W": "w"}
+    users = [{"name": "ann", "token": "env:ANN"}, {"name": "bob", "token": "file:bob"}]
+
+    assert {"ann": "a", "bob": "b"} == settings(environment, tmp_path, users=users).policy.users
+    for alike, write in (("env:ALIKE", ""), ("env:W", "env:W"), ("env:NONE", "env:W")):
+        with pytest.raises(OptionsError, match=r"api\.users\.2\.token: (must differ|env:NONE: missing)"):
+            settings(environment, tmp_path, write_token=write, users=[*users, {"name": "cem", "token": alike}])
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [("env:NONE", "missing variable"), ("file:none", "No such file"), ("env:EMPTY", "empty token")],
@@ -101,6 +113,10 @@ def test_uninstall_with_missing_token_is_closed(tmp_path: Path) -> None:
     settings, problems = last(behind, tmp_path, **gone)
     assert (["api.certificate_file"], None) == ([problem.path for problem in problems], settings.tls)
     assert (True, False) == (settings.policy.is_restricted, settings.policy.client_certificates)
+
+    settings, problems = last(behind, tmp_path, users=[{"name": "ann", "token": "env:NONE"}])
+    assert (["api.users.0.token"], True) == ([problem.path for problem in problems], settings.policy.is_restricted)
+    assert {} == last(behind, tmp_path, users=[{"name": "ann", "token": "env:R"}], closed=True)[0].policy.users
 
     assert last(behind, closed=True)[0].policy.is_restricted
     assert last({"HOST": "10.0.0.5"})[0].policy.is_restricted

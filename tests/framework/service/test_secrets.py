@@ -189,6 +189,16 @@ def test_known_secrets_has_tokens_from_files() -> None:
     assert {"r-token", "w-token"} == known(policy=Policy(read_token="r-token", write_token="w-token"))
 
 
+def test_known_secrets_has_tokens_of_users(tmp_path: Path) -> None:
+    """Also those in files; a missing one is an error of the API's settings."""
+    (tmp_path / "bob").write_text("b-token\n")
+    sources = {"ann": "env:ANN", "bob": "file:bob", "cem": "file:none"}
+    users = [{"name": name, "token": source} for name, source in sources.items()]
+    folder = {"directory": str(tmp_path)}
+
+    assert {"a-token", "b-token"} == known({"ANN": "a-token"}, api={"users": users}, secret_delivery=folder)
+
+
 def test_known_secrets_has_service_account_key() -> None:
     """A credential that is a file name is not a secret."""
     credential = json.dumps({"uid": "tf", "private_key": "-----BEGIN\nMIIB\n"})

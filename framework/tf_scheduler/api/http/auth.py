@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tf_scheduler.api.views.base import ApiProblem
 from tf_scheduler.rate_limit import RateLimiter, client_key
 
-from .endpoint import SECURITY_HEADERS, respond, wants_json
+from .endpoint import SECURITY_HEADERS, Principal, respond, wants_json
 from .server import BODY_LIMIT, SEND_TIMEOUT, TOO_MANY, is_loopback, limit_body
 
 #: Values of `Sec-Fetch-Site` for requests of the API's own page and of the address bar.
@@ -30,23 +30,22 @@ TOKEN_HEADER = "x-tensorflow-token"  # noqa: S105 - a name
 
 
 @dataclass(frozen=True, slots=True)
-class Principal:
-    """Authenticated client and its permissions."""
-
-    name: str
-    can_read: bool
-    can_write: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Policy:
-    """Access rules. The default gives all permissions to every client."""
+    """Access rules. The default gives all permissions to every client.
+
+    Operators are the clients with the write token, with a certificate named in `writers` or, without `writers` and
+    `users`, with any certificate; and without credentials, all clients that may write.
+    """
 
     read_token: str = ""
     write_token: str = ""
+    #: User -> token; empty: the user has a client certificate of this common name.
+    users: Mapping[str, str] = field(default_factory=dict)
+    #: Only this user and operators may write, and other users may not read; empty: no owner.
+    owner: str = ""
     #: The server requests client certificates and verifies them.
     client_certificates: bool = False
-    #: Common names of the certificates with write access; empty: all.
+    #: Common names of the certificates with write access, in addition to `users`; empty: all.
     writers: frozenset[str] = frozenset()
     #: The server listens on loopback only: reject other names in `Host` (DNS rebinding).
     loopback_only: bool = False
@@ -56,7 +55,11 @@ class Policy:
     @property
     def is_restricted(self) -> bool:
         """Whether clients have to authenticate."""
-        return bool(self.read_token or self.write_token or self.client_certificates)
+        return bool(self._has_tokens or self.users or self.client_certificates)
+
+    @property
+    def _has_tokens(self) -> bool:
+        return any((self.read_token, self.write_token, *self.users.values()))
 
     def authenticate(self, headers: Mapping[str, str], peer: str | None, *, is_writer: bool = False) -> Principal:
         """Return the client with the permissions of both its token and its certificate.
@@ -69,16 +72,21 @@ class Policy:
             is_writer: The connection is from one of the addresses of `find_writers`.
         """
         if not self.is_restricted:
-            return Principal("anyone", can_read=True, can_write=self.find_writers is None or is_writer)
+            writes = self.find_writers is None or is_writer
+            return Principal("anyone", can_read=True, can_write=writes, is_operator=writes)
         name, token = _credentials(headers)
-        # Compare with both tokens, so that the time does not depend on the match.
+        # Compare with all tokens, so that the time does not depend on the match.
         reads, writes = _token_matches(token or "", self.read_token), _token_matches(token or "", self.write_token)
-        bearer = Principal(name, can_read=reads or writes, can_write=writes)
-        invalid = token is not None and not bearer.can_read and bool(self.read_token or self.write_token)
+        users = [user for user, own in self.users.items() if _token_matches(token or "", own)]
+        can_write = writes or bool(users)
+        bearer = Principal(users[0] if users else name, reads or can_write, can_write, is_operator=writes)
+        invalid = token is not None and not bearer.can_read and self._has_tokens
         if peer is None or not self.client_certificates or invalid:
             return bearer
-        certified = Principal(peer, can_read=True, can_write=not self.writers or peer in self.writers)
-        return bearer if bearer.can_write and not certified.can_write else certified
+        is_operator = peer in self.writers or not (self.writers or self.users)
+        can_write = is_operator or not self.writers or peer in self.users
+        certified = Principal(peer, can_read=True, can_write=can_write, is_operator=is_operator)
+        return max(certified, bearer, key=lambda client: (client.is_operator, client.can_write))
 
     def check_host(self, headers: Mapping[str, str]) -> ApiProblem | None:
         """Return the reason for refusal, also of requests that need no authentication."""
@@ -94,6 +102,8 @@ class Policy:
             return ApiProblem(403, "cross-site requests cannot write")
         if not principal.can_read:
             return ApiProblem(401, self._missing(_has_credentials(headers)))
+        if self.owner and principal.can_write and not principal.owns(self.owner):
+            return ApiProblem(403, f"job belongs to {self.owner}")
         if not reading and not principal.can_write and not self.is_restricted:
             return ApiProblem(401, _ONLY_MASTERS)
         if not reading and not principal.can_write:
@@ -102,7 +112,7 @@ class Policy:
 
     def _missing(self, has_token: bool) -> str:
         """Return the message of a 401 answer."""
-        if not (self.read_token or self.write_token):
+        if not self._has_tokens:
             return "client certificate required"
         if has_token:
             return "invalid token"
@@ -220,7 +230,8 @@ class WriterAddresses:
 class Guard:
     """ASGI middleware: authentication, limits, security headers and audit log.
 
-    Sets `api.json_errors` in the ASGI scope: whether errors of this request are JSON, in all parts of the API.
+    Sets two entries in the ASGI scope. `api.json_errors`: whether errors of this request are JSON, in all parts of the
+    API. `api.principal`: the client, which may be unknown at open paths.
 
     Args:
         app: The API.
@@ -257,6 +268,7 @@ class Guard:
             and await self._writers.includes(_client_host(scope))
         )
         principal = self._policy.authenticate(headers, scope.get("state", {}).get("peer"), is_writer=is_writer)
+        scope["api.principal"] = principal
         answer = ResponseRecorder(send)
         scope["api.json_errors"] = wants_json(headers) or not self._has_text_errors(_path(scope))
         problem = self._problem(scope, headers, principal)

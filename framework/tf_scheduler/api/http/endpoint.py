@@ -75,6 +75,23 @@ class BadRequestError(SchedulerError):
 
 
 @dataclass(frozen=True, slots=True)
+class Principal:
+    """Authenticated client and its permissions.
+
+    The name of a client that may write is verified, except of an operator, who may act for every owner.
+    """
+
+    name: str
+    can_read: bool
+    can_write: bool
+    is_operator: bool = False
+
+    def owns(self, owner: str) -> bool:
+        """Whether the client may act for the owner: it is the owner or an operator."""
+        return self.is_operator or (self.can_write and self.name == owner)
+
+
+@dataclass(frozen=True, slots=True)
 class ApiRequest:
     """Parsed request to an endpoint."""
 
@@ -86,6 +103,7 @@ class ApiRequest:
     body: Any
     #: Header fields, names in lower case.
     headers: Mapping[str, str]
+    principal: Principal
 
     @property
     def wants_stream(self) -> bool:

@@ -216,12 +216,14 @@ def _with_token(document: dict[str, Any], notify: Callable[[str], None]) -> tupl
     """
     api, options = document.setdefault("api", {}), resolve(document)
     token = ""
-    for name in ("read_token", "write_token"):
+    users = {f"users.{index}.token": user["token"] for index, user in enumerate(options["api"]["users"])}
+    for name, source in {**users, **{name: options["api"][name] for name in ("read_token", "write_token")}}.items():
         try:
-            token = api_token(options, os.environ, name)
+            token = api_token(options, os.environ, source)
         except SecretError as error:  # the token of another machine
             notify(f"notice: api.{name}: {error}; this run has a token of its own")
-            api["read_token"] = api["write_token"] = token = ""
+            token = ""
+            api |= {"read_token": "", "write_token": "", "users": []}
             break
     if token or api.get("authentication") == "none":
         return document, token

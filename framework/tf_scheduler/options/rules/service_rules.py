@@ -43,6 +43,14 @@ def queue_names_are_unique(options: Document) -> Iterator[Problem]:
     yield from _duplicates("queue.queues", options["queue"]["queues"])
 
 
+def users_can_log_in(options: Document) -> Iterator[Problem]:
+    """Require different names, and a token or the authority of client certificates."""
+    yield from _duplicates("api.users", options["api"]["users"])
+    for index, user in enumerate(options["api"]["users"]):
+        if not (user["token"] or options["api"]["client_ca_file"]):
+            yield Problem(f"api.users.{index}.token", "required without api.client_ca_file")
+
+
 def _duplicates(path: str, records: Sequence[Document]) -> Iterator[Problem]:
     names = [record["name"] for record in records]
     for index, name in enumerate(names):
@@ -240,7 +248,7 @@ def required_options_are_set(options: Document) -> Iterator[Problem]:
             yield Problem(path, f"requires {required}")
 
 
-_CREDENTIALS = ("read_token", "write_token", "client_ca_file")
+_CREDENTIALS = ("read_token", "write_token", "users", "client_ca_file")
 
 
 def open_api_has_no_credentials(options: Document) -> Iterator[Problem]:
@@ -353,12 +361,14 @@ def secret_urls_are_http(options: Document) -> Iterator[Problem]:
 
 def scheduler_secrets_are_local(options: Document) -> Iterator[Problem]:
     """Reject credentials as values: these options name a variable or a file."""
-    for section, name in ((section, name) for section, names in _SECRET_OPTIONS.items() for name in names):
-        text = options[section][name]
+    named = ((section, name) for section, names in _SECRET_OPTIONS.items() for name in names)
+    sources = {f"{section}.{name}": options[section][name] for section, name in named}
+    sources |= {f"api.users.{index}.token": user["token"] for index, user in enumerate(options["api"]["users"])}
+    for path, text in sources.items():
         if text and _scheme(text) not in ("env", "file"):
             forms = f"env:NAME (a variable) or file:NAME (a file in {options['secret_delivery']['directory']})"
             # Do not repeat the value: it may be the secret itself.
-            yield Problem(f"{section}.{name}", f"must name a source: {forms}")
+            yield Problem(path, f"must name a source: {forms}")
 
 
 def mesos_secret_needs_principal(options: Document) -> Iterator[Problem]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tf_scheduler.model.digests import DIGEST_EXPECTED, DIGEST_PATTERN
 
-from .fields import NEXT_LAUNCH_ONLY, Boolean, Cores, Integer, OnUpdate, Seconds, Section, String
+from .fields import NEXT_LAUNCH_ONLY, Boolean, Cores, Integer, OnUpdate, RecordList, Seconds, Section, String
+from .queue import LINE, ONE_LINE
 
 #: Value of executor.volumes: links in place of mounts.
 LINK = "link"
@@ -101,6 +102,23 @@ class ExecutorSection(Section):
     mem = Integer("Memory of each executor.", 64, minimum=32, maximum=65_536, unit="MB")
 
 
+class UserRecord(Section):
+    """Schema of an entry of `api.users`."""
+
+    name = String(
+        "Name of the user: the owner of the user's jobs, and the common name of the user's client certificate.",
+        required=True,
+        non_empty=True,
+        pattern=LINE,
+        expected=ONE_LINE,
+        examples=["alice"],
+    )
+    token = String(
+        "Source of the user's token, as env:NAME or file:NAME; empty: the user has a client certificate.",
+        examples=["env:ALICE_TOKEN"],
+    )
+
+
 class ApiSection(Section):
     authentication = String(
         "Access to the API. auto: clients need a configured token or certificate. Without configured credentials, the "
@@ -116,11 +134,18 @@ class ApiSection(Section):
     write_token = String(
         "Source of the read-write token, as env:NAME or file:NAME; empty: no token.", examples=["file:api-token"]
     )
+    users = RecordList(
+        UserRecord,
+        "Users who may write, each with a token or a client certificate. In a queue service, a job belongs to the user "
+        "who submits it: other users cannot read, change or cancel it. Operators can: clients with api.write_token, or "
+        "with a certificate named in api.writers.",
+    )
     certificate_file = String("File with the TLS certificate of the API; empty: the API uses HTTP instead of HTTPS.")
     key_file = String("File with the private key of api.certificate_file.")
     client_ca_file = String("File with the CA certificates of API clients; empty: client certificates are not used.")
     writers = String(
-        "Common names of client certificates with write access, separated by commas; empty: all.",
+        "Common names of client certificates with write access, separated by commas, in addition to "
+        "those of api.users; empty: all.",
         examples=["alice,ci"],
         title="Certificates with write access",
     )

@@ -234,21 +234,9 @@ _USER = r"[^\x00-\x20\x7f:/-][^\x00-\x20\x7f:/]*"
 LOG_LEVELS = ("OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL")
 
 
-#: Values of `service.kind`.
-KINDS = (_JOB, _QUEUE) = ("job", "queue")
-
-
 class IdentityOptions(Section):
     """Identity options of `service`."""
 
-    kind = String(
-        "What the service runs. job: one job. queue: jobs that are submitted to it, in the order of the section queue; "
-        "all other options are the defaults of its jobs.",
-        _JOB,
-        choices=KINDS,
-        update=OnUpdate.REJECTED,
-        title="Kind of service",
-    )
     name = String(
         "Name of the service, its Marathon app and its Mesos framework, with '/' between folders.",
         "tensorflow",
@@ -279,9 +267,21 @@ class IdentityOptions(Section):
     )
 
 
-class AccountOptions(Section):
-    """Role, accounts and logs of `service`."""
+#: Values of `service.kind`.
+_JOB, _QUEUE = "job", "queue"
 
+
+class AccountOptions(Section):
+    """Kind, role, accounts and logs of `service`."""
+
+    kind = String(
+        "What the service runs. job: one job. queue: jobs that are submitted to it, in the order of the section queue; "
+        "all other options are the defaults of its jobs.",
+        _JOB,
+        choices=(_JOB, _QUEUE),
+        update=OnUpdate.REJECTED,
+        title="Kind of service",
+    )
     role = String("Mesos role of the service; empty: <name>-role, with '__' instead of '/'.", update=OnUpdate.REJECTED)
     region = String(
         "Region of all tasks; empty: the region of the Mesos master.",
