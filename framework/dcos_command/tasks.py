@@ -253,7 +253,10 @@ def submit_document(call: CommandCall, document: Mapping[str, Any], file: str, *
             f"service.job_url: `{url}`: agents cannot read files of this machine; copy it to a web server "
             f"or a shared folder and use its URL, or run it here: dcos-tensorflow local run {file}"
         )
-    client, body = replace(service, direct=False), {"packageName": PACKAGE, "options": document}
+    if "job" in document:
+        Screen(sys.stderr).show(["notice: job: has no effect: only a queue service uses it"])
+    options = {name: section for name, section in document.items() if name != "job"}
+    client, body = replace(service, direct=False), {"packageName": PACKAGE, "options": options}
     try:
         installed = client.cosmos("package.install", "package/install", body, "v2")
     except RefusedError as error:

@@ -13,7 +13,17 @@ from marshmallow import Schema, fields
 
 from .environment import variable_name
 from .schema.document import Option, Options
-from .schema.fields import VARIABLE_PATTERN, Boolean, Environment, Integer, IntegerList, Number, RecordList, String
+from .schema.fields import (
+    VARIABLE_PATTERN,
+    Boolean,
+    Environment,
+    Integer,
+    IntegerList,
+    NameList,
+    Number,
+    RecordList,
+    String,
+)
 
 Json = dict[str, Any]
 
@@ -65,7 +75,7 @@ def json_type(field: fields.Field[Any]) -> Json:
             name = {"title": "Name", "type": "string", "pattern": _whole(VARIABLE_PATTERN, non_empty=True)}
             value = {"title": "Value", "type": "string"}
             return {"type": "array", "items": _entry({"name": name, "value": value}, ["name", "value"])}
-        case IntegerList():
+        case IntegerList() | NameList():
             return {"type": "array", "items": json_type(field.item)}
         case RecordList():
             return {"type": "array", "items": _object(field.schema)}

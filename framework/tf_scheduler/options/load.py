@@ -21,9 +21,9 @@ from tf_scheduler.model.digests import split_data
 from .rules import job_rules, service_rules
 from .schema.document import Options, is_set
 from .schema.fields import RecordList, json_excerpt
-from .schema.jobs import JOBS, WorkerSection, add_strategy, names_program
+from .schema.jobs import JOBS, WorkerSection, add_strategy
 from .schema.policies import GangSection
-from .schema.service import DataFiles, ServiceSection, is_queue
+from .schema.service import DataFiles, ServiceSection, is_queue, runs_check_job
 from .schema.values import Document
 
 #: Maximum nesting of objects and lists.
@@ -271,7 +271,7 @@ def resolve(
 
 def program_is_named(options: Document) -> Iterator[Problem]:
     """Require a program, in services that do not run the check job by default."""
-    if not (is_queue(options) or names_program(options)):
+    if runs_check_job(options):
         yield Problem("service.command", "required, because no option names a program")
 
 

@@ -12,12 +12,13 @@ from tf_executor.contract.strategies import Strategy
 from tf_scheduler.errors import Problem
 from tf_scheduler.model.spec import AfterFinish, StorageMode
 
+from .job_file import SECTION
 from .load import data_has_addresses, job_url_has_address
 from .schema.document import OPTIONS
 from .schema.fields import Environment
 from .schema.jobs import JOBS, READ_ONLY, default_strategy, names_program
 from .schema.scheduler_options import LINK
-from .schema.service import ORIGINAL_IMAGES, RUNTIME_PREFIX, is_queue
+from .schema.service import ORIGINAL_IMAGES, RUNTIME_PREFIX, is_queue, runs_check_job
 from .schema.values import Document, split_names
 from .shell import changed_variables
 from .spec import image_of, secrets_of
@@ -57,13 +58,18 @@ def ineffective_options(options: Document) -> Iterator[Problem]:
             yield Problem(str(option), f"has no effect: {reason}")
 
 
+def job_section_is_unused(document: Document, _: Document) -> Iterator[Problem]:
+    if SECTION in document:
+        yield Problem(SECTION, "has no effect: only a queue service uses it")
+
+
 def no_program_is_named(document: Document, _: Document) -> Iterator[Problem]:
-    if not (is_queue(document) or names_program(document)):
+    if runs_check_job(document):
         yield Problem("service.command", "no program is named: the package's check job runs")
 
 
 def strategy_is_guessed(document: Document, options: Document) -> Iterator[Problem]:
-    omitted = _value_at(document, ("service", "strategy")) is None
+    omitted = _value_at(document, ("service", "strategy")) is None and not is_queue(document)
     if omitted and names_program(document) and not options["service"]["job_name"]:
         strategy, why = default_strategy(options)
         others = ", ".join(each.value for each in Strategy if each is not strategy)
@@ -289,6 +295,7 @@ def security_is_weakened(options: Document) -> Iterator[Problem]:
 
 _Rule = Callable[[Document, Document], Iterator[Problem]]
 _LOCAL_RULES: tuple[_Rule, ...] = (
+    job_section_is_unused,
     no_program_is_named,
     strategy_is_guessed,
     storage_mode_applies,

@@ -41,8 +41,7 @@ from tf_scheduler.options.load import (
     resolve,
 )
 from tf_scheduler.options.schema.document import changed_options, mask_options
-from tf_scheduler.options.schema.jobs import names_program
-from tf_scheduler.options.schema.service import is_queue
+from tf_scheduler.options.schema.service import runs_check_job
 from tf_scheduler.options.spec import to_spec
 from tf_scheduler.options.update import Difference, describe_difference, difference
 from tf_scheduler.options.warnings import find_warnings, security_is_weakened
@@ -220,7 +219,7 @@ def package_defaults(document: Document, environment: Mapping[str, str]) -> dict
     executor = document.get("executor")
     if not (isinstance(executor, dict) and executor.get("url")):
         defaults["executor"]["sha256"] = environment.get("EXECUTOR_URI_SHA256", "")
-    if not (is_queue(document) or names_program(document)) and environment.get("EXAMPLES_URI"):
+    if runs_check_job(document) and environment.get("EXAMPLES_URI"):
         digest = environment.get("EXAMPLES_URI_SHA256", "")
         defaults["service"] = {"job_url": environment["EXAMPLES_URI"], "job_sha256": digest, **_SANITY}
     return defaults

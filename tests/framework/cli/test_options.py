@@ -11,6 +11,7 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from kit.commands import run_program
+from tf_scheduler.cli.common.options_file import load_document, load_options
 from tf_scheduler.cli.main import cli
 from tf_scheduler.options.generate import config_schema
 from tf_scheduler.options.load import resolve
@@ -44,6 +45,19 @@ def test_validate_accepts_valid_file(run_options, write) -> None:
     path = write(GOOD)
 
     assert (0, f"{path} is valid\n", "") == run_options("validate", path)
+
+
+def test_job_file_is_valid_without_a_queue(run_options, write, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a notice, and without the section in the options of the scheduler."""
+    job = write({"service": {"command": "true", "strategy": "independent"}, "job": {"priority": 5}})
+    code, _, error = run_options("validate", job)
+    assert (0, True) == (code, "notice: job: has no effect" in error)
+
+    load_options(Path(job))
+    assert 1 == capsys.readouterr().err.count("notice: job: has no effect")
+    assert {"service", "executor"} == load_document(Path(job)).keys()
+
+    assert "job.priority: must be" in run_options("validate", write({"job": {"priority": 101}}))[1]
 
 
 def test_validate_prints_one_problem_per_line(run_options, write) -> None:

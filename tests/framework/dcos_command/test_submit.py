@@ -72,6 +72,17 @@ def test_detached_job_is_installed_and_named(ask, api, cosmos: Cosmos, file: Pat
     assert {"service": "dev/digits", "page": f"{api.url}/service/dev/digits/"} == again.json
 
 
+def test_section_of_a_queue_is_not_installed(ask, api, cosmos: Cosmos, file: Path) -> None:
+    """A job file must work alone, too; Cosmos would refuse the section."""
+    document = json.loads(file.read_text())
+    file.write_text(json.dumps({**document, "job": {"priority": 5}}))
+
+    result = ask("submit", str(file), "--detach")
+
+    assert (0, [document]) == (result.code, cosmos.installed)
+    assert "notice: job: has no effect" in result.err
+
+
 @pytest.mark.parametrize(("verdict", "code"), [(Verdict.SUCCEEDED, 0), (Verdict.FAILED, 1), (Verdict.STOPPED, 4)])
 def test_submit_follows_to_the_result(ask, api, file: Path, verdict: Verdict, code: int) -> None:
     decide(api, verdict)

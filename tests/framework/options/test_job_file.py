@@ -52,6 +52,17 @@ def test_section_that_is_no_object_is_refused(section: object) -> None:
         split_job({"job": section})
 
 
+def test_section_is_ignored_without_queue_with_a_notice() -> None:
+    """A job file must work alone, too."""
+    document = {"service": {"command": "x", "strategy": "independent"}, "job": {"priority": 1}}
+    options = resolve(split_job(document)[1])
+
+    for find in (find_warnings, find_local_warnings):
+        assert ["job: has no effect: only a queue service uses it"] == [
+            str(notice) for notice in find(document, options) if notice.path == "job"
+        ]
+
+
 def test_queue_service_needs_no_program() -> None:
     """Its options are the defaults of its jobs, which name their programs."""
     document = {**QUEUE, "worker": {"cpus": 2}}
@@ -59,6 +70,8 @@ def test_queue_service_needs_no_program() -> None:
     options = resolve(document, more_rules=(program_is_named, data_has_addresses))
 
     assert [] == [*find_warnings(document, options), *find_local_warnings(document, options)]
+    with_command = {**QUEUE, "service": {**QUEUE["service"], "command": "python train.py"}}
+    assert [] == find_local_warnings(with_command, resolve(with_command))
     with pytest.raises(OptionsError, match=r"service\.command: required"):
         resolve({}, more_rules=(program_is_named,))
 

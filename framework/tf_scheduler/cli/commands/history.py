@@ -47,6 +47,7 @@ from tf_scheduler.history.database import NO_RUNS, find_run
 from tf_scheduler.history.model import Run, is_low_best, to_json
 from tf_scheduler.history.record import service_run
 from tf_scheduler.model.redaction import MASK
+from tf_scheduler.options.job_file import split_job
 from tf_scheduler.options.load import parse, resolve
 from tf_scheduler.options.schema.document import changed_options, mask_options
 from tf_scheduler.report import format_time, render_comparison, render_page
@@ -264,7 +265,9 @@ def add(
         asked = ServiceOptions(name or before.get("name") or "", url or before.get("url") or "", token)
         run = fetch_run(resolve_service(asked, os.environ))
     else:
-        resolved = {} if options_file is None else resolve(parse(read_bytes(options_file), str(options_file)))
+        resolved = {}
+        if options_file is not None:
+            resolved = resolve(split_job(parse(read_bytes(options_file), str(options_file)))[1])
         options = changed_options(mask_options(resolved), resolved) if resolved else {}
         run = service_run(recording, name or options.get("service", {}).get("name", "tensorflow"), options)
     run_database().save(run)

@@ -40,6 +40,7 @@ from tf_scheduler.cli.local_run.discovery import PROGRAM, background_run, check_
 from tf_scheduler.cli.local_run.fitting import adapt_sizes, notice_of_checkpoints, notice_of_gpus
 from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstallation, supervise_all
 from tf_scheduler.errors import JobError, NotRunningError, OptionsError, Problem
+from tf_scheduler.options.job_file import split_job
 from tf_scheduler.options.load import as_lists, parse, program_is_named, resolve
 
 from .local import directory_option, find_cluster, prepare, settings_option
@@ -163,13 +164,13 @@ def submit(
     if dcos is not None:
         with print_errors(as_json), report_as_json(as_json, sys.stdout):
             document, wrong = with_settings(parse(read_bytes(options), str(options)), settings)
-            resolve(document, more_rules=[lambda _: (Problem(*each) for each in wrong), program_is_named])
+            resolve(split_job(document)[1], more_rules=[lambda _: (Problem(*each) for each in wrong), program_is_named])
             call = CommandCall(program_of(context), selected, as_json, dcos)
             sys.exit(submit_document(call, as_lists(document), str(options), detach=detach))
     elif detach:
         with print_errors(as_json), suppress(OptionsError):  # wrong options, reported by the run
             document = with_settings(parse(read_bytes(options), str(options)), settings)[0]
-            check_name(resolve(document)["service"]["name"], "--name")
+            check_name(resolve(split_job(document)[1])["service"]["name"], "--name")
         paths = [str(options.absolute()), "--dir", str(directory.absolute())]
         changes = (part for setting in settings for part in ("--set", setting))
         _run_in_background(["local", "run", *paths, *changes], as_json=as_json)

@@ -27,6 +27,7 @@ from tf_scheduler.errors import OptionsError, Problem
 from tf_scheduler.options.environment import template_lines
 from tf_scheduler.options.generate import config_schema
 from tf_scheduler.options.generate import explain as explained
+from tf_scheduler.options.job_file import split_job
 from tf_scheduler.options.load import as_lists, parse, resolve
 from tf_scheduler.options.schema.document import OPTIONS, changed_options, mask_options
 from tf_scheduler.options.schema.jobs import JOBS
@@ -208,7 +209,7 @@ def _read_yaml(file: Path, *, for_dcos: bool) -> NewOptions:
         document = parse(json.dumps(documents[0]).encode(), name)
     except TypeError as error:  # such as a date
         raise OptionsError(f"{name}: {error}; quote the value") from error
-    warnings = (find_warnings if for_dcos else find_local_warnings)(document, resolve(document))
+    warnings = (find_warnings if for_dcos else find_local_warnings)(document, resolve(split_job(document)[1]))
     return NewOptions(document, f"the options of {name}", tuple(warnings))
 
 
@@ -254,7 +255,7 @@ def _suggestion(path: str) -> str:
 def _load(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the document of a file, and its options with all defaults."""
     document = parse(read(file), source_name(file))
-    return document, resolve(document)
+    return document, resolve(split_job(document)[1])
 
 
 def _load_all(*files: Path) -> list[dict[str, Any]]:

@@ -60,11 +60,12 @@ from tf_scheduler.convert.program import (
 from tf_scheduler.errors import JobError, OptionsError, Problem
 from tf_scheduler.model.digests import DataFile, join_data, split_data
 from tf_scheduler.model.spec import ServiceSpec, Uri
+from tf_scheduler.options.job_file import split_job
 from tf_scheduler.options.load import as_lists, parse, resolve
 from tf_scheduler.options.schema.document import is_default
-from tf_scheduler.options.schema.jobs import JOBS, names_program
+from tf_scheduler.options.schema.jobs import JOBS
 from tf_scheduler.options.schema.scheduler_options import LINK
-from tf_scheduler.options.schema.service import RUNTIME_PREFIX
+from tf_scheduler.options.schema.service import RUNTIME_PREFIX, runs_check_job
 from tf_scheduler.options.schema.values import split_names
 from tf_scheduler.options.spec import image_of, jobs_with_image, to_spec
 from tf_scheduler.options.warnings import find_local_warnings
@@ -110,7 +111,7 @@ def _with_runtimes(document: Options) -> tuple[dict[str, Any], list[Problem]]:
 
 
 def _without_dcos_defaults(document: Options) -> dict[str, Any]:
-    paths, is_check = list(_DCOS_DEFAULTS), not names_program(document)
+    paths, is_check = list(_DCOS_DEFAULTS), runs_check_job(document)
     if is_check:
         paths += [f"{section}.{name}" for section in JOBS for name in _SMALL_TASK]
     if is_check or os.geteuid():  # only root can run tasks as another user, who may not read root's Python
@@ -125,7 +126,12 @@ def _without_dcos_defaults(document: Options) -> dict[str, Any]:
 
 def load_document(path: Path, settings: Collection[str] = ()) -> dict[str, Any]:
     """Return options with `settings` (--set), `localized`; load_options checks them."""
-    return localized(with_settings(parse(read_bytes(path), str(path)), settings)[0], path.parent)
+    return localized(_read_options(path, settings), path.parent)
+
+
+def _read_options(path: Path, settings: Collection[str]) -> dict[str, Any]:
+    """Return options with `settings`, without the section that only a queue uses."""
+    return split_job(with_settings(parse(read_bytes(path), str(path)), settings)[0])[1]
 
 
 def localized(document: Options, folder: Path) -> dict[str, Any]:
@@ -187,7 +193,7 @@ def unpacked_hint(path: Path, settings: Collection[str], error: str) -> str:
 
     `path` and `settings` as in `load_options`. Empty: the error has another cause.
     """
-    options, folder = resolve(with_settings(parse(read_bytes(path), str(path)), settings)[0]), path.parent
+    options, folder = resolve(_read_options(path, settings)), path.parent
     program = _local_path(options["service"]["job_url"], folder)
     if program is None or not _MISSING_FILE.search(error):
         return ""
@@ -237,7 +243,9 @@ def load_options(
     with the text `about` at the end.
     """
     document, wrong = with_settings(parse(read_bytes(path), str(path)), settings)
-    options = check_options(document, path.parent, [Problem(*each) for each in wrong], containers=containers)
+    options = check_options(
+        split_job(document)[1], path.parent, [Problem(*each) for each in wrong], containers=containers
+    )
     for notice in (*find_local_warnings(document, options), *program_warnings(options, path.parent)):
         echo(f"notice: {notice}", err=True)
     for line in _packed_lines(options, path.parent, about):
@@ -284,7 +292,7 @@ def scheduler_defaults(document: Options, *, containers: bool) -> dict[str, Any]
 
 def _local_defaults(document: Options, containers: bool) -> Mapping[str, Mapping[str, Any]]:
     """Return this machine's defaults; with a check job if no program is named."""
-    program, small = ({}, {}) if names_program(document) else (_check_job(), _SMALL_TASK)
+    program, small = (_check_job(), _SMALL_TASK) if runs_check_job(document) else ({}, {})
     user, gpus = {"user": getpass.getuser()}, {} if can_check_gpus() else {"gpu_check": False}
     python, volumes = {"python": sys.executable}, {} if containers else {"volumes": LINK}
     images = jobs_with_image(document)

@@ -22,10 +22,10 @@ class QueueRecord(Section):
         "Name of the queue.", required=True, non_empty=True, pattern=WORD, expected=WORD_EXPECTED, examples=["research"]
     )
     weight = Number("Weight of the share of the queue.", 1.0, minimum=0.01, maximum=1000.0)
-    cpus = Number(f"Maximum CPUs of its running jobs. {_NO_LIMIT}", 0.0, maximum=1_000_000.0, unit="cores")
-    mem = Integer(f"Maximum memory of its running jobs. {_NO_LIMIT}", 0, maximum=1_000_000_000, unit="MB")
-    gpus = Integer(f"Maximum GPUs of its running jobs. {_NO_LIMIT}", 0)
-    max_jobs = Integer(f"Maximum number of its running jobs. {_NO_LIMIT}", 0)
+    cpus = Number(f"Maximum CPUs of running jobs of the queue. {_NO_LIMIT}", 0.0, maximum=1_000_000.0, unit="cores")
+    mem = Integer(f"Maximum memory of running jobs of the queue. {_NO_LIMIT}", 0, maximum=1_000_000_000, unit="MB")
+    gpus = Integer(f"Maximum GPUs of running jobs of the queue. {_NO_LIMIT}", 0)
+    max_jobs = Integer(f"Maximum number of running jobs of the queue. {_NO_LIMIT}", 0)
 
 
 class QueueSection(Section):

@@ -23,6 +23,7 @@ from .fields import (
     mismatch,
     section,
 )
+from .jobs import names_program
 from .queue import LINE, ONE_LINE
 from .values import Document
 
@@ -355,3 +356,8 @@ def is_queue(document: Document) -> bool:
     """Whether the service runs a queue of jobs; the document may be invalid."""
     service = document.get("service")
     return isinstance(service, Mapping) and service.get("kind") == _QUEUE
+
+
+def runs_check_job(document: Document) -> bool:
+    """Whether no program is named for a job; the document may be invalid."""
+    return not (is_queue(document) or names_program(document))
