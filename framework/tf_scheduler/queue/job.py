@@ -90,6 +90,8 @@ class Job:
     submitted: UnixTime
     #: Sum of all tasks and their executors, by which shares and limits are computed.
     needs: Needs
+    #: Needs of each task that must run at the same time, with its executor, largest first.
+    tasks: tuple[Needs, ...] = ()
     #: SHA-256 digest of the job file as submitted.
     digest: str = ""
     #: Jobs of the same program have similar durations; empty: unknown.

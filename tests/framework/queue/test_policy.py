@@ -1,0 +1,255 @@
+"""Order, limits, admission, estimates and victims, in simulated time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kit.cluster_model import SLOT, ClusterModel, make_job, sixty_jobs
+from tf_executor.contract.states import Verdict
+from tf_scheduler.model.ids import AgentId
+from tf_scheduler.model.resources import UNIT, Needs
+from tf_scheduler.queue.admission import next_admission, not_yet
+from tf_scheduler.queue.estimates import estimates, longest_hold
+from tf_scheduler.queue.job import TRANSITIONS, Happening, IllegalJobTransitionError, Job, JobId, JobState
+from tf_scheduler.queue.preemption import Preemption, victims
+from tf_scheduler.queue.shares import Order, QueueSpec, QueueUsage, ordered, serve
+
+QUEUES = {name: QueueSpec(name) for name in "abc"}
+TWELVE = Needs(cpus=12 * UNIT, mem=12_000 * UNIT)
+
+
+def running(job: Job, since: float = 0.0) -> Job:
+    return replace(job, state=JobState.RUNNING, started=since, since=since)
+
+
+def usage_of(*jobs: Job) -> QueueUsage:
+    return QueueUsage.of(jobs, TWELVE)
+
+
+# --- states
+
+
+def test_every_job_can_reach_an_end() -> None:
+    """Some happenings lead from each state to an end."""
+    reach = {state for state in JobState if state.has_ended}
+    for _ in JobState:
+        reach |= {state for (state, _), target in TRANSITIONS.items() if target in reach}
+
+    assert set(JobState) == reach
+
+
+def test_illegal_transition_raises() -> None:
+    with pytest.raises(IllegalJobTransitionError, match="job x is queued: its first gang is launched"):
+        make_job("x").after_event(Happening.LAUNCHED, 1.0)
+
+
+# --- order
+
+
+def test_fifo_and_priority_ignore_shares() -> None:
+    jobs = [make_job("late", at=2.0, priority=9), make_job("early", at=1.0), running(make_job("r", "b", 4))]
+
+    assert ["early", "late"] == [job.id for job in ordered(jobs, QUEUES, usage_of(*jobs), Order.FIFO)]
+    assert ["late", "early"] == [job.id for job in ordered(jobs, QUEUES, usage_of(*jobs), Order.PRIORITY)]
+
+
+def test_fair_order_alternates_between_queues_by_weight() -> None:
+    """A queue of weight 2 gets two jobs for each of the others."""
+    queues = {**QUEUES, "b": QueueSpec("b", weight=2.0)}
+    jobs = [make_job(f"{name}{number}", name, at=float(number)) for name in "abc" for number in range(4)]
+
+    first = [job.queue for job in ordered(jobs, queues, usage_of(), Order.FAIR)][:8]
+
+    assert {"a": 2, "b": 4, "c": 2} == {name: first.count(name) for name in "abc"}
+
+
+def test_running_jobs_are_charged_to_their_queue() -> None:
+    jobs = [make_job("a1", "a"), make_job("b1", "b", at=5.0), running(make_job("r", "a", 4))]
+
+    assert ["b1", "a1"] == [job.id for job in ordered(jobs, QUEUES, usage_of(*jobs), Order.FAIR)]
+
+
+def test_idle_time_gives_neither_credit_nor_debt() -> None:
+    """A queue that returns begins with the least of the others."""
+    busy = usage_of(running(make_job("r", "a", 6)))
+    served = serve({}, busy, QUEUES, ["b"], 100.0)
+
+    assert {"a": 50.0, "b": 0.0} == served
+    assert {"a": 50.0, "b": 0.0, "c": 0.0} == serve(served, usage_of(), QUEUES, ["a", "b", "c"], 0.0)
+
+
+def test_limits_name_amounts() -> None:
+    queue = QueueSpec("a", limits=Needs(cpus=4 * UNIT), max_jobs=2)
+    three = usage_of(running(make_job("r", "a", 3)))
+
+    assert "" == three.over_limit(queue, SLOT)
+    assert "queue a uses 3 of 4 cpus (limits), and the job needs 2" == three.over_limit(queue, SLOT + SLOT)
+    both = usage_of(running(make_job("r", "a")), running(make_job("s", "a")))
+    assert "queue a runs 2 of 2 jobs (max_jobs)" == both.over_limit(queue, SLOT)
+
+
+# --- admission
+
+
+def test_job_waits_for_those_it_comes_after() -> None:
+    job = make_job("second", after=(JobId("first"),))
+    first = make_job("first")
+    states = {
+        "it comes after first, which has not ended": first,
+        "it comes after first, which has not succeeded": replace(
+            first, state=JobState.FINISHED, verdict=Verdict.FAILED
+        ),
+        "": replace(first, state=JobState.FINISHED, verdict=Verdict.SUCCEEDED),
+    }
+
+    assert list(states) == [not_yet({each.id: each}, job, 0.0) for each in states.values()]
+
+
+def test_one_gang_starts_at_a_time() -> None:
+    model = ClusterModel(QUEUES)
+    for name in ("one", "two"):
+        model.submit(make_job(name), 10.0)
+    model.step(0.1)
+
+    admission = next_admission(model.facts())
+
+    assert admission.job is None
+    assert {"two": "one is starting; one job starts at a time"} == admission.waits
+
+
+def test_small_jobs_pass_a_big_one_only_until_it_waits_long() -> None:
+    """After the hold, only jobs that end before its expected start may pass."""
+    model = ClusterModel({"a": QueueSpec("a")}, order=Order.FIFO, agents=1)
+    model.submit(make_job("base", slots=2), 100.0)
+    model.step(0.1)
+    model.step(5.0)
+    model.submit(make_job("big", slots=4, at=5.0), 10.0)
+    model.submit(make_job("small", at=6.0, expected_seconds=500.0), 500.0)
+    model.submit(make_job("short", at=7.0, expected_seconds=5.0), 5.0)
+
+    assert "small" == next_admission(model.facts()).job.id  # type: ignore[union-attr]
+    model.jobs[JobId("big")] = replace(model.jobs[JobId("big")], submitted=-1000.0)
+    facts = model.facts()
+    late = next_admission(facts)
+
+    assert longest_hold(facts.ends, facts.now) < 1000
+    assert "short" == late.job.id  # type: ignore[union-attr]
+    assert "waits for long" in late.waits[JobId("small")]
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 10**6), order=st.sampled_from(Order), limit=st.integers(0, 2))
+def test_all_jobs_end_and_no_limit_is_exceeded(seed: int, order: Order, limit: int) -> None:
+    """No job starves: each ends within the time of all jobs one after the other."""
+    queues = {**QUEUES, "a": QueueSpec("a", max_jobs=limit)}
+    model = ClusterModel(queues, order=order)
+    for _, job, seconds in sixty_jobs(model, seed)[:18]:
+        model.submit(replace(job, submitted=0.0), seconds)
+    while not model.is_done:
+        model.step(4.0)
+        counts = QueueUsage.of(model.jobs.values(), model.capacity).jobs
+        assert not limit or counts.get("a", 0) <= limit
+        assert sum(model.free().values()) >= 0
+        assert model.now < 18 * 185, "a job starves"
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_fair_queues_get_equal_cpu_seconds(seed: int) -> None:
+    """They differ by at most the largest gang times its run time."""
+    model = ClusterModel(QUEUES)
+    for _, job, seconds in sixty_jobs(model, seed)[:36]:
+        model.submit(replace(job, submitted=0.0), seconds)
+    while True:
+        model.step(3.0)
+        if not model.has_backlog:
+            break
+        used = [model.used.get(name, 0.0) for name in QUEUES]
+        assert max(abs(each - sum(used) / 3) for each in used) <= 4 * 189
+
+
+# --- estimates
+
+AGENT = AgentId("agent-1")
+
+
+def test_estimate_names_the_job_whose_end_makes_room() -> None:
+    first, second = running(make_job("first", slots=2)), make_job("second", slots=2)
+    held = {first.id: {AGENT: SLOT + SLOT}}
+
+    found = estimates([second], {first.id: first}, {first.id: 40.0}, {AGENT: SLOT}, held, 10.0, QUEUES)
+
+    assert (40.0, "first") == (found[second.id].at, found[second.id].when)
+    assert "when first ends; it needs 2 cpus" == found[second.id].grounds
+
+
+def test_estimate_is_unknown_without_an_end() -> None:
+    first, second = running(make_job("first")), make_job("second", slots=2)
+
+    found = estimates([second], {first.id: first}, {}, {AGENT: SLOT}, {first.id: {AGENT: SLOT}}, 0.0, QUEUES)
+
+    assert (None, "first has no expected end") == (found[second.id].at, found[second.id].grounds)
+
+
+def test_too_big_job_has_no_estimate() -> None:
+    found = estimates([make_job("huge", slots=9)], {}, {}, {AGENT: SLOT}, {}, 0.0, QUEUES)
+
+    assert "the cluster has too little cpus and mem for it" == found[JobId("huge")].grounds
+
+
+def test_jobs_far_behind_get_a_rough_estimate() -> None:
+    jobs = [make_job(f"job-{number}", at=float(number), expected_seconds=10.0) for number in range(300)]
+
+    found = estimates(jobs, {job.id: job for job in jobs}, {}, {AGENT: SLOT}, {}, 0.0, QUEUES)
+
+    assert "about: 299 jobs are before it" == found[JobId("job-299")].grounds
+    assert found[JobId("job-299")].at > found[JobId("job-150")].at  # type: ignore[operator]
+
+
+# --- preemption
+
+
+def chosen(
+    urgent: Job,
+    jobs: list[Job],
+    mode: Preemption = Preemption.PRIORITY,
+    lost: dict[JobId, float] | None = None,
+    min_runtime: float = 0.0,
+) -> list[JobId]:
+    """Return the ids of the victims in a cluster of 12 slots."""
+
+    def fits_without(stopped: tuple[Job, ...]) -> bool:
+        rest = [job for job in jobs if job not in stopped]
+        return sum(len(job.tasks) for job in rest) + len(urgent.tasks) <= 12
+
+    usage = usage_of(*jobs)
+    found = victims(urgent, jobs, usage, QUEUES, mode, fits_without, lost or {}, 100.0, min_runtime)
+    return [job.id for job in found]
+
+
+def test_victims_are_the_fewest_of_lower_priority() -> None:
+    jobs = [running(make_job(name, "a", slots)) for name, slots in (("one", 1), ("four", 4), ("seven", 7))]
+    lost = {JobId("one"): 1.0, JobId("four"): 2.0, JobId("seven"): 3.0}
+
+    assert ["four"] == chosen(make_job("urgent", "b", 4, priority=9), jobs, lost=lost)
+    assert [] == chosen(make_job("equal", "b", 4), jobs)
+    assert [] == chosen(make_job("urgent", "b", 4, priority=9), jobs, Preemption.NEVER)
+
+
+def test_victim_loses_least_work_and_ran_long_enough() -> None:
+    jobs = [running(make_job(name, "a", 6)) for name in ("saved", "unsaved")]
+    urgent = make_job("urgent", "b", 4, priority=9)
+
+    assert ["saved"] == chosen(urgent, jobs, lost={JobId("saved"): 3.0})
+    assert [] == chosen(urgent, [running(job, since=95.0) for job in jobs], min_runtime=10.0)
+
+
+def test_fair_mode_stops_jobs_of_queues_over_their_share() -> None:
+    jobs = [running(make_job("a1", "a", 8)), running(make_job("b1", "b", 4))]
+
+    assert ["a1"] == chosen(make_job("c1", "c", 2), jobs, Preemption.FAIR)
+    assert [] == chosen(make_job("a2", "a", 2), jobs, Preemption.FAIR)
+    assert [] == chosen(make_job("c1", "c", 2), jobs, Preemption.PRIORITY)
