@@ -29,6 +29,9 @@ export function keepToken(text) {
   history.replaceState({ [TOKEN_KEY]: text }, "");
 }
 
+// Return a page's address with the token, which another page would ask for.
+export const pageWithToken = (path) => (token ? `${path}#token=${encodeURIComponent(token)}` : path);
+
 // `local run` prints an address with #token=...; browsers do not send this part. Remove it from the address bar.
 function takeToken() {
   const fromAddress = new URLSearchParams(location.hash.slice(1)).get("token");
