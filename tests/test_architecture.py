@@ -131,7 +131,7 @@ ALLOWED = {
     "mesos_local": {"tf_executor.process.ports", "tf_executor.user.archive"},
 }
 #: The composition roots construct everything.
-ROOT_ROOMS = {"tf_scheduler.cli", "tf_scheduler.service", "tf_scheduler.__main__"}
+ROOT_ROOMS = {"tf_scheduler.cli", "tf_scheduler.queue_service", "tf_scheduler.service", "tf_scheduler.__main__"}
 
 #: Heavy dependency -> the only rooms that import it.
 IMPORTERS = {
@@ -154,7 +154,13 @@ IMPORTERS = {
     "requests": {"mesos_local", "tf_scheduler.dcos"},
     "rich": {"tf_scheduler.cli", "mesos_local"},
     # Of the composition roots, only its types.
-    "starlette": {"tf_scheduler.api", "tf_scheduler.web", "tf_scheduler.cli", "tf_scheduler.service"},
+    "starlette": {
+        "tf_scheduler.api",
+        "tf_scheduler.web",
+        "tf_scheduler.cli",
+        "tf_scheduler.service",
+        "tf_scheduler.queue_service",
+    },
     # The part of the executor that runs in the user's Python.
     "fsspec": {"tf_executor"},
     "tensorflow": {"tf_executor"},

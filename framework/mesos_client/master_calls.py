@@ -19,7 +19,7 @@ _ATTEMPTS = 3
 
 
 class MasterCalls:
-    """Client of the operator API that follows the leader; one thread uses it at a time.
+    """Client of the operator API that follows the leader; for one thread.
 
     `master`: as for SchedulerDriver; `timeout`: seconds for each step of a call. Raises ValueError as SchedulerDriver.
     """
@@ -35,7 +35,7 @@ class MasterCalls:
             self._detector.start(self._detected)
 
     def ask(self, call: Mapping[str, Any]) -> SendResult:
-        """Send a call such as {"type": "GET_AGENTS"} to the leader; try another at failure."""
+        """Send a call such as {"type": "GET_AGENTS"} to the leader."""
         result: SendResult = NotConnected()
         for _ in range(_ATTEMPTS):
             master = self._masters.current

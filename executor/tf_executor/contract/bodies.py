@@ -548,3 +548,69 @@ class OverviewBody(_OverviewBody, total=False):
     detail: str
     last_restart: str
     restarts: int
+
+
+class QueuedJobBody(TypedDict):
+    """A job of a queue service."""
+
+    id: str
+    name: str
+    queue: str
+    owner: str
+    priority: int
+    state: str
+    since: float
+    submitted: float
+    #: Why it waits; of an ended job, its result.
+    reason: str
+    verdict: Optional[JobVerdict]
+    #: From 1; null unless it waits.
+    position: Optional[int]
+    #: Unix time; null if it is unknown, and `grounds` says why.
+    expected_start: Optional[float]
+    grounds: str
+    started: Optional[float]
+    expected_end: Optional[float]
+    preemptions: int
+    needs: ResourcesBody
+    after: List[str]
+    #: Path of its API and page.
+    url: str
+
+
+class JobsBody(TypedDict):
+    jobs: List[QueuedJobBody]
+
+
+class OwnerUsageBody(TypedDict):
+    name: str
+    used: ResourcesBody
+    running: int
+    queued: int
+    #: CPU-seconds in the last hour.
+    seconds: float
+
+
+class QueueUsageBody(OwnerUsageBody):
+    weight: float
+    #: Largest part of a resource that its jobs use.
+    share: float
+    limits: ResourcesBody
+    max_jobs: int
+
+
+class QueueBody(TypedDict):
+    name: str
+    order: str
+    preemption: str
+    #: How the service distinguishes its users.
+    identities: str
+    #: Why no job is admitted; empty: nothing hinders it.
+    problem: str
+    capacity: ResourcesBody
+    used: ResourcesBody
+    queues: List[QueueUsageBody]
+    owners: List[OwnerUsageBody]
+    #: Those that have not ended: running ones, then waiting ones in their order.
+    jobs: List[QueuedJobBody]
+    waiting: int

@@ -259,6 +259,18 @@ class Progress:
         """The step; the epoch of a program that reports no steps."""
         return self.epoch if self.step is None else self.step
 
+    @property
+    def expected_end(self) -> float | None:
+        """Unix time of the end of the training; None: unknown."""
+        return None if self.seconds_left is None else self.time + self.seconds_left
+
+    @property
+    def unsaved_seconds(self) -> float | None:
+        """Seconds of training since the last checkpoint; None: unknown."""
+        if self.step is None or not self.steps_per_second:
+            return None
+        return max(0, self.step - (self.saved_step or 0)) / self.steps_per_second
+
     def without_speed(self) -> Progress:
         """Return the report for a time at which its speed no longer holds."""
         return replace(self, steps_per_second=None, examples_per_second=None, seconds_left=None)

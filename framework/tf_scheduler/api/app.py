@@ -55,6 +55,27 @@ def create_app(
     board = TensorBoardProxy(backend.snapshot)
     # In matching order: fixed paths before patterns.
     table = (*sdk_routes(), *file_routes(), *service_routes(), board.endpoint(), *more)
+    return app_of(table, backend, policy or Policy(), board.routes(), pages, board.is_authorized_path)
+
+
+def app_of(
+    table: Sequence[endpoint.Endpoint],
+    backend: Backend,
+    policy: Policy,
+    routes: Sequence[Route] = (),
+    pages: Sequence[Route] = (),
+    is_authorized_path: Callable[[str], bool] = lambda _path: False,
+) -> ASGIApp:
+    """Return an app of endpoints and an OpenAPI document.
+
+    Args:
+        table: The endpoints, in matching order.
+        backend: Parts of the process that their handlers use.
+        policy: Access rules.
+        routes: Further routes.
+        pages: Static files that need no authentication.
+        is_authorized_path: Whether a path needs no authentication because it is its own.
+    """
     document = cache(lambda: endpoint.to_json(openapi_document(table)))
 
     async def openapi(_request: endpoint.ApiRequest) -> Response:
@@ -63,7 +84,7 @@ def create_app(
     about = endpoint.Endpoint("GET", "/v1/openapi.json", "OpenAPI document.", {200: dict[str, Any]}, handler=openapi)
     views = _ViewCache(backend.snapshot)
     app = Starlette(
-        routes=[*(_route(row, backend, views) for row in (*table, about)), *board.routes(), *pages],
+        routes=[*(_route(row, backend, views) for row in (*table, about)), *routes, *pages],
         exception_handlers={HTTPException: _http_error, Exception: _server_error},
     )
     # A redirect would not contain the prefix of a proxy.
@@ -74,7 +95,7 @@ def create_app(
     def is_open(method: str, path: str) -> bool:
         return (
             (method, path) in free
-            or board.is_authorized_path(path)
+            or is_authorized_path(path)
             or ((method, path) == _UNINSTALL_STATUS and backend.snapshot().uninstalling)
         )
 
@@ -83,7 +104,7 @@ def create_app(
     def has_text_errors(path: str) -> bool:
         return any(pattern.match(path) for pattern in sdk_paths)
 
-    return Guard(app, policy or Policy(), is_open, has_text_errors)
+    return Guard(app, policy, is_open, has_text_errors)
 
 
 class _ViewCache:

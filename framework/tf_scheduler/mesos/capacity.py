@@ -24,7 +24,7 @@ _ALLOCATION = ("allocation_info", "allocationInfo")
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What a role can use. `free`: an offer of each agent with its unallocated resources.
+    """What a role can use. `free`: an offer of each agent with what is unallocated.
 
     `problem`: why it is unknown; then nothing else counts.
     """

@@ -68,14 +68,7 @@ def build_scheduler(settings: ServiceSettings, *, checkpoint: Checkpoint = no_ch
     credentials_for(settings, settings.spec)
     with ExitStack() as undo:
         settings, store, leadership = lead(settings, undo)
-        clock = SteadyClock()
-        process = compose(settings, store, leadership, _listen(settings), checkpoint, clock)
-        process.meter.loop.watch_events(lambda: process.runner.queued_events)
-        process.meter.loop.watch_calls(lambda: process.connection.driver.queued_calls)
-        if settings.recording is not None:
-            recorder = Recorder(settings.recording, clock)
-            recorder.resume(process.runner.state, process.services.backend.curves.current())
-            process.runner.attach(recorder)
+        process = compose(settings, store, leadership, _listen(settings), checkpoint)
         undo.pop_all()
         return process
 
@@ -112,13 +105,12 @@ def compose(
     leadership: Leadership,
     serve: Serve,
     checkpoint: Checkpoint = no_checkpoint,
-    clock: SteadyClock | None = None,
 ) -> SchedulerProcess:
     """Construct a scheduler on an open store, which `run` closes; do not start it.
 
     Raises what the options, the state store or `serve` raise.
     """
-    clock = clock or SteadyClock()
+    clock = SteadyClock()
     options, preview = settings.options, settings.options.preview if settings.options else None
     restored = restore(settings.spec, store, clock()) if options is None else options.activate(store)
     spec, values = restored.stored.full_spec or restored.spec, store.load()
@@ -166,7 +158,19 @@ def compose(
     services = ApiServices(store, values, journal, files, runner, snapshot, preview, _runs(settings, runner, journal))
     runner.attach(desk.observe, services.observe, metrics.count)
     server = serve(web_app(services.backend, settings.access, desk.give, meter))
-    return SchedulerProcess(settings, store, runner, connection, journal, services, meter, server, stopping)
+    process = SchedulerProcess(settings, store, runner, connection, journal, services, meter, server, stopping)
+    _watch(process, clock)
+    return process
+
+
+def _watch(process: SchedulerProcess, clock: SteadyClock) -> None:
+    """Measure the queues of the scheduler, and record its run."""
+    process.meter.loop.watch_events(lambda: process.runner.queued_events)
+    process.meter.loop.watch_calls(lambda: process.connection.driver.queued_calls)
+    if process.settings.recording is not None:
+        recorder = Recorder(process.settings.recording, clock)
+        recorder.resume(process.runner.state, process.services.backend.curves.current())
+        process.runner.attach(recorder)
 
 
 def _meter(
@@ -234,7 +238,7 @@ class SchedulerProcess:
         """
         history, runs = self.services.training_history, self.services.runs
         with closing(self.store), self.journal, history, runs, self.meter, self.server:
-            log.info("the API of %s is at %s/v1", self.settings.spec.name, self.settings.url)
+            log.info("the API of %s is at %s/v1", self.settings.spec.name, self.settings.spec.secret_delivery.url)
             self._run_job()
             self._stopping.wait()
 

@@ -55,7 +55,7 @@ from .secrets import DCOS_AUTHORITIES, known_secrets, trusted_authorities, with_
 log = logging.getLogger(__name__)
 
 #: Rules that only services on a cluster have.
-_RULES = (program_is_named, data_has_addresses, job_url_has_address)
+CLUSTER_RULES = (program_is_named, data_has_addresses, job_url_has_address)
 
 Document = Mapping[str, Any]
 
@@ -112,6 +112,11 @@ class ServiceSettings:
             raise JobError("this scheduler does not record its run")
         run = recorded_run(self.recording, self.options.options)
         return replace(run, id=self.run_id or run.id)
+
+    @property
+    def is_queue(self) -> bool:
+        """Whether the service runs jobs of a queue."""
+        return self.options is not None and self.options.options["service"]["kind"] == "queue"
 
     @property
     def shared_runs(self) -> str:
@@ -189,7 +194,7 @@ def _load(document: Document, environment: Mapping[str, str], uninstalling: bool
         access, missing = uninstall_api_settings(options, environment, closed=closed)
         problems = [*invalid, *missing]
     else:
-        options = resolve(document, defaults, _RULES)
+        options = resolve(document, defaults, CLUSTER_RULES)
         access = api_settings(options, environment)
     tokens = (access.policy.read_token, access.policy.write_token)
     service, secrets = options["service"], known_secrets(options, environment, tokens)
@@ -280,7 +285,7 @@ class OptionsHistory:
     def _resolved(self, document: Document, environment: Mapping[str, str], target: Document) -> Document:
         """Resolve new options; take `kept_options` that are omitted from `target`."""
         defaults = merge(kept_options(target), package_defaults(document, environment))
-        return resolve(document, defaults, _RULES)
+        return resolve(document, defaults, CLUSTER_RULES)
 
     def _defaults(self, document: Document) -> Mapping[str, Mapping[str, Any]]:
         return package_defaults(document, self.environment)

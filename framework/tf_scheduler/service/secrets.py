@@ -28,7 +28,7 @@ from tf_scheduler.secrets.sources import (
 )
 
 Environment = Mapping[str, str]
-_CREDENTIAL = "DCOS_SERVICE_ACCOUNT_CREDENTIAL"
+CREDENTIAL = "DCOS_SERVICE_ACCOUNT_CREDENTIAL"
 #: Where DC/OS Enterprise puts its certificate authorities: in each sandbox, also of containers, and on each node.
 _SANDBOX_AUTHORITIES = ".ssl/ca-bundle.crt"
 _NODE_AUTHORITIES = "/run/dcos/pki/CA/ca-bundle.crt"
@@ -110,7 +110,7 @@ def _vault(access: SecretAccess, local: SecretSources) -> Reader:
 
 def _dcos_login(access: SecretAccess, environment: Environment) -> tuple[str, Credentials] | None:
     """Return the service account's cluster URL and credentials; None if it is not set."""
-    if not environment.get(_CREDENTIAL):
+    if not environment.get(CREDENTIAL):
         return None
     from tf_scheduler.dcos import ServiceLogin, account_of
 
@@ -165,7 +165,7 @@ def known_secrets(
     for record in options["api"]["users"]:
         with suppress(SecretError):  # an error of the API's settings
             yield api_token(options, environment, record["token"])
-    yield from _account(environment.get(_CREDENTIAL, ""))
+    yield from _account(environment.get(CREDENTIAL, ""))
 
 
 def referenced_variables(value: Any) -> Iterator[str]:

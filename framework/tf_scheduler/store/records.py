@@ -158,10 +158,6 @@ def _forget(name: TaskName, before: SchedulerState) -> tuple[Write, ...]:
     return (Delete(f"{STATUSES}/{record.id}"), Delete(f"{RETIRED}/{record.id}"), *redeemed)
 
 
-#: Keys, or starts of keys, of values that are invalid without the present framework.
-OF_FRAMEWORK = (FRAMEWORK, RESULT, MEMBERS, TASKS, STATUSES, RETIRED, RECOVERIES, REDEEMED, ABANDONED)
-
-
 def _of_framework(before: SchedulerState) -> tuple[str, ...]:
     """Return the keys of all values that are invalid without the present framework."""
     return (
@@ -189,7 +185,7 @@ def _plain(value: Any) -> Any:
 
 
 def encode_value(key: str, value: Mapping[str, Any]) -> Put:
-    """Return the write of a value with its schema, version of the program and checksum."""
+    """Return the write of a value with schema, version of the program, checksum."""
     content = {"schema": SCHEMA, PROGRAM: __version__, **value}
     return Put(key, json.dumps({**content, CHECKSUM: checksum(key, content)}, sort_keys=True).encode())
 

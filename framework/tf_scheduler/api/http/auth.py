@@ -340,7 +340,7 @@ def _path(scope: Scope) -> str:
 def _audit(scope: Scope, principal: Principal, code: int) -> None:
     query = scope.get("query_string", b"").decode("latin-1")
     names = f" with {', '.join(scope['api.names'])}" if scope.get("api.names") else ""
-    what = f"{scope['method']} {scope['path']}{f'?{query}' if query else ''}{names}"
+    what = f"{scope['method']} {scope.get('api.prefix', '')}{scope['path']}{f'?{query}' if query else ''}{names}"
     place = _client_host(scope) or "an unknown address"
     # The path names an existing pod, so a task has the same name.
     pod = scope.get("path_params", {}).get("pod") if code not in (404, 0) else None

@@ -23,6 +23,7 @@ from tf_scheduler.logging_setup import handle_signals_in_thread
 from tf_scheduler.mesos.registration import LostFrameworks
 from tf_scheduler.options.environment import to_document
 from tf_scheduler.options.load import parse
+from tf_scheduler.queue_service.build import QueueProcess, build_queue
 from tf_scheduler.service.build import SchedulerProcess, build_scheduler
 from tf_scheduler.service.options import api_port, load_settings
 
@@ -89,15 +90,15 @@ def run(file: Path | None, reset: str, adopt: str, force: bool) -> None:
         raise click.UsageError(f"--adopt {adopt}: invalid with --reset")
     document = to_document(os.environ) if file is None else parse(read_bytes(file), str(file))
     settings = load_settings(document, os.environ, LostFrameworks(adopt, reset, force))
-    process = build_scheduler(settings)
+    process = build_queue(settings) if settings.is_queue else build_scheduler(settings)
     # `stop` sets an event that the main thread may just be waiting for, with its lock held.
     with handle_signals_in_thread(partial(_stop, process), signal.SIGTERM, signal.SIGINT):
         process.run()
 
 
-def _stop(process: SchedulerProcess, number: signal.Signals) -> None:
-    tasks = "" if process.runner.state.process.finished else "; its tasks keep running"
-    log.info("%s received: the scheduler exits%s", number.name, tasks)
+def _stop(process: SchedulerProcess | QueueProcess, number: signal.Signals) -> None:
+    has_ended = isinstance(process, SchedulerProcess) and process.runner.state.process.finished
+    log.info("%s received: the scheduler exits%s", number.name, "" if has_ended else "; its tasks keep running")
     process.stop()
 
 

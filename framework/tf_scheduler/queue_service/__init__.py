@@ -1,0 +1,1 @@
+"""A service of many jobs: a scheduler for each admitted job, in one process."""

@@ -1,0 +1,116 @@
+"""Whether a job finds its places now, by the matcher of its scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tf_scheduler.core.placement.agents import Agent, PlacementContext, merge_offers
+from tf_scheduler.core.placement.matching import NoMatch, first_gangs, match_agents
+from tf_scheduler.mesos.capacity import Capacity
+from tf_scheduler.model.ids import AgentId
+from tf_scheduler.model.resources import Needs, Resource, format_thousandths
+from tf_scheduler.model.spec import ServiceSpec, TaskSpec
+from tf_scheduler.model.state import SchedulerState
+from tf_scheduler.queue.job import JobId
+
+#: Agents that a reason names.
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Free resources by agent. `quota`: what the role may still use; None: no limit."""
+
+    agents: Sequence[Agent] = ()
+    quota: Mapping[str, int] | None = None
+    #: Resource -> amount that is free on all agents.
+    free: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, agents: Sequence[Agent], quota: Mapping[str, int] | None) -> Places:
+        free: dict[str, int] = {}
+        for agent in agents:
+            for name, amount in _amounts(agent.resources).items():
+                free[name] = free.get(name, 0) + amount
+        return cls(agents, quota, free)
+
+    @classmethod
+    def after(cls, capacity: Capacity, pending: Iterable[tuple[ServiceSpec, Sequence[TaskSpec]]]) -> Places:
+        """Return what is free once the tasks that running jobs wait for are placed."""
+        agents = merge_offers(capacity.free)
+        for spec, tasks in pending:
+            match = match_agents(tasks, agents, _context(spec))
+            if not isinstance(match, NoMatch):
+                agents = tuple(match.leftover.get(agent.id, agent) for agent in agents)
+        return cls.of(agents, capacity.quota)
+
+    def shortage(self, needs: Needs) -> str:
+        """Return which resource is too scarce on all agents together; empty: none."""
+        for name, amount in needs.scalars():
+            if amount > self.free.get(name, 0):
+                return f"needs {name} {format_thousandths(amount)}, free are {self._where(name)}"
+            if self.quota is not None and amount > self.quota.get(name, amount):
+                left = format_thousandths(self.quota[name])
+                return f"needs {name} {format_thousandths(amount)}, the quota of the role leaves {left}"
+        return ""
+
+    def mismatch(self, spec: ServiceSpec) -> str:
+        """Return why the tasks of a job do not find their places; empty: they find them."""
+        for tasks in first_gangs(spec):
+            match = match_agents(tasks, self.agents, _context(spec))
+            if isinstance(match, NoMatch):
+                name, reasons = next(iter(match.reasons.items()))
+                return f"{name} finds no place: {'; '.join(map(str, reasons[:_NAMED]))}"
+        return ""
+
+    def without(self, states: Iterable[SchedulerState]) -> Places:
+        """Return what is free once these jobs have stopped."""
+        given: dict[AgentId, tuple[Resource, ...]] = {}
+        for state in states:
+            for record in state.stored.tasks.values():
+                given[record.agent_id] = (*given.get(record.agent_id, ()), *record.resources)
+        agents = [replace(each, resources=(*each.resources, *given.get(each.id, ()))) for each in self.agents]
+        return Places.of(agents, None)
+
+    def room(self) -> Mapping[AgentId, Needs]:
+        """Return the free amounts by agent."""
+        return {agent.id: _needs(agent.resources) for agent in self.agents}
+
+    def _where(self, name: str) -> str:
+        """Return the free amount of a resource, and the agents that have most of it."""
+        amounts = sorted(
+            ((_amounts(agent.resources).get(name, 0), agent.hostname) for agent in self.agents), reverse=True
+        )
+        named = ", ".join(f"{host} {format_thousandths(amount)}" for amount, host in amounts[:_NAMED])
+        more = f" and {len(amounts) - _NAMED} more agents" if len(amounts) > _NAMED else ""
+        return f"{format_thousandths(self.free.get(name, 0))} ({named}{more})"
+
+
+def held(states: Mapping[JobId, SchedulerState]) -> Mapping[JobId, Mapping[AgentId, Needs]]:
+    """Return what the launched tasks of each job hold, by agent."""
+    result: dict[JobId, dict[AgentId, Needs]] = {}
+    for name, state in states.items():
+        own = result.setdefault(name, {})
+        for record in state.stored.tasks.values():
+            status = state.stored.statuses.get(record.id)
+            if status is None or not status.state.has_ended:
+                own[record.agent_id] = own.get(record.agent_id, Needs()) + _needs(record.resources)
+    return result
+
+
+def _needs(resources: Iterable[Resource]) -> Needs:
+    amounts = _amounts(resources)
+    return Needs(**{name: amounts.get(name, 0) for name in ("cpus", "mem", "disk", "gpus")})
+
+
+def _context(spec: ServiceSpec) -> PlacementContext:
+    return PlacementContext(spec.executor.needs, spec.placement)
+
+
+def _amounts(resources: Iterable[Resource]) -> dict[str, int]:
+    amounts: dict[str, int] = {}
+    for entry in resources:
+        if isinstance(entry.value, int):
+            amounts[entry.name] = amounts.get(entry.name, 0) + entry.value
+    return amounts
