@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, Optional, Protocol, Sequence
 from urllib.parse import quote, urlencode, urlsplit
 
-from . import transport
+from . import __version__, transport
 from .answers import MismatchBody, RejectionBody, check_answer, has_type, parse_answer, parse_json
-from .errors import CommandError, RefusedError, UnreachableError, UsageError
+from .documents import merge_options
+from .errors import CommandError, NotStartedError, RefusedError, UnreachableError, UsageError
 from .transport import ClusterConnection, attached_cluster, tls_verification
 
 
@@ -138,6 +140,64 @@ class CosmosInstallation:
         return {"appId": app_id(self.service)}
 
 
+@dataclass(frozen=True)
+class QueuedJob:
+    """A job of a queue service: its installation and its process."""
+
+    #: Client of the job.
+    service: ServiceClient
+
+    def body(self) -> Any:
+        """Return the job's place in the queue, its state and its result."""
+        return self._queue.get(self._path())
+
+    def result(self) -> Mapping[str, Any] | None:
+        """Return `verdict` and `reason` of the ended job; None while it continues."""
+        try:
+            body = self.body()
+        except UnreachableError:  # the service restarts
+            return None
+        return {"verdict": body["verdict"], "reason": body["reason"]} if body["verdict"] else None
+
+    def cancel(self) -> None:
+        self._queue.post(self._path("cancel"))
+
+    def describe(self) -> Any:
+        options = self._queue.get(self._path("options"))
+        package = {"name": PACKAGE, "version": __version__}
+        same = {"resolvedOptions": options, "userProvidedOptions": options}
+        return {"package": package, "upgradesTo": [], "downgradesTo": [], **same}
+
+    def localize(self, options: Mapping[str, Any], folder: Path, *, replace_all: bool) -> Mapping[str, Any]:
+        del folder, replace_all  # the job file has URLs
+        return options
+
+    def preview(self, options: Mapping[str, Any], version: str | None) -> Mapping[str, Any]:
+        del version
+        return {"options": options}
+
+    def update(self, options: Mapping[str, Any], version: str | None, *, replace_all: bool) -> Any:
+        del version
+        new = options if replace_all else merge_options(self._queue.get(self._path("options")), options)
+        self._queue.post(self._path("options"), new)
+        return {"resolvedOptions": new}
+
+    def uninstall(self) -> Any:
+        self.cancel()
+        return {"results": [{"packageName": PACKAGE, "packageVersion": __version__, "appId": app_id(self.service)}]}
+
+    def last_failure(self, *, finished: bool) -> str | None:
+        body = self.body()
+        return None if finished or body["verdict"] else str(body["reason"])
+
+    @property
+    def _queue(self) -> ServiceClient:
+        return self.service.queue
+
+    def _path(self, *parts: str) -> str:
+        return api_path("jobs", self.service.job, *parts)
+
+
 def app_id(service: ServiceClient) -> str:
     """Return the id of the service's app in the form of Cosmos and Marathon."""
     return "/" + service.name.strip("/")
@@ -205,11 +265,26 @@ class ServiceClient:
     #: Stores the run of the service outside of the cluster; None: nothing does.
     keep: Callable[[ServiceClient], None] | None = None
 
+    #: Id of a job, whose queue service is the rest of `name`; empty: the service itself.
+    job: str = ""
+
     @property
     def url(self) -> str:
         """Base URL of the API, without `/v1`."""
+        if self.job:
+            return f"{self.queue.url}/{api_path('jobs', self.job)}"
         base = self.cluster.url.rstrip("/")
         return base if self.direct else f"{base}/service/{quote(self.name.strip('/'))}"
+
+    @property
+    def queue(self) -> ServiceClient:
+        """The queue service of a job."""
+        return replace(self, name=self.name.rpartition("/")[0], job="", run=None, installation=None)
+
+    def of_job(self, name: str) -> ServiceClient:
+        """Return the client of a job of this queue service."""
+        client = replace(self, name=f"{self.name.strip('/')}/{name}", job=name, keep=None)
+        return replace(client, run=QueuedJob(client), installation=QueuedJob(client))
 
     def get(self, path: str, codes: tuple[int, ...] = (), **query: str | None) -> Any:
         """Return the JSON at PATH. `codes`: statuses that are accepted although not 2xx."""
@@ -302,6 +377,8 @@ class ServiceClient:
         is_unrouted = status == 404 and not _SCHEDULER_NOT_FOUND.match(text)
         if body.message is None and (is_unrouted or status in (502, 503, 504)):
             return UnreachableError(self._no_service(status))
+        if status == HTTPStatus.CONFLICT and self.job and body.message:
+            return NotStartedError(body.message)
         message = body.message or text.strip() or f"the service returned HTTP {status}"
         return RefusedError(message, status, body.code, lists_names=body.lists_names)
 
@@ -384,7 +461,25 @@ def find_service(options: ServiceOptions, environment: Mapping[str, str]) -> Ser
     else:
         attached = attached_cluster(environment)
         service = ServiceClient(attached, options.name or attached.service or DEFAULT_SERVICE)
-    return with_token(service, options.token, environment)
+    return find_job(with_token(service, options.token, environment))
+
+
+def find_job(service: ServiceClient) -> ServiceClient:
+    """Return the client of the job if the name of a service on DC/OS is that of a job.
+
+    A name with a slash may also be that of a service in a folder; then the service is returned.
+    """
+    name, _, job = service.name.strip("/").rpartition("/")
+    if service.direct or not name:
+        return service
+    queue = replace(service, name=name)
+    try:
+        queue.get(api_path("jobs", job))
+    except RefusedError as error:
+        return queue.of_job(job) if error.http_status in (401, 403) else service
+    except CommandError:
+        return service
+    return queue.of_job(job)
 
 
 def find_services(options: ServiceOptions, environment: Mapping[str, str]) -> Sequence[ServiceClient]:

@@ -23,7 +23,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from . import JSON_VARIABLE
-from .errors import CommandError, RefusedError, UnreachableError, report_as_json, wants_json
+from .errors import CommandError, NotStartedError, RefusedError, UnreachableError, report_as_json, wants_json
 from .output import Renderable, Screen, confirm, remove_controls
 
 if TYPE_CHECKING:
@@ -37,7 +37,20 @@ _MAX_NAMES = 12  # names in a hint
 _NAME_ERROR_CODES = (400, 404)
 #: Sections of the top-level help.
 HELP_SECTIONS: Mapping[str, Collection[str]] = {
-    "Train": ("try", "submit", "list", "status", "progress", "logs", "open", "wait", "cancel", "result", "history"),
+    "Train": (
+        "try",
+        "submit",
+        "queue",
+        "list",
+        "status",
+        "progress",
+        "logs",
+        "open",
+        "wait",
+        "cancel",
+        "result",
+        "history",
+    ),
     "Change": ("scale", "update", "pod", "plan", "uninstall"),
     "Inspect": (
         "tasks",
@@ -132,8 +145,13 @@ class Group(_WithExamples, click.Group):
 
     #: Of a root.
     program: CliProgram | None = None
+    #: Command that runs if none is named; empty: the help is printed.
+    default = ""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        is_option = bool(args) and args[0].startswith("-") and args[0] not in ctx.help_option_names
+        if self.default and (not args or is_option) and not ctx.resilient_parsing:
+            args = [self.default, *args]
         if not args and not self.invoke_without_command and not ctx.resilient_parsing:
             raise _MissingCommand(ctx.get_help(), ctx)
         return super().parse_args(ctx, args)
@@ -487,7 +505,7 @@ class ServiceCommand(_WithExamples):
             raise RefusedError(f"{error}{hint}", error.http_status, error.kind) from error
         except UnreachableError as error:  # the scheduler of a local run exits with its job
             service = call.client
-            if service is None or service.run is None:
+            if service is None or service.run is None or isinstance(error, NotStartedError):
                 raise
             result = service.run.result()
             why = f"has ended: {result['verdict']}: {result['reason']}" if result else "is ending"
@@ -509,11 +527,11 @@ _REQUEST_OPTIONS = ("service", "name", "url", "token", "as_json")
 COMMANDS = Group()
 
 
-def group(words: str, help_text: str, *examples: str, hidden: bool = False) -> None:
+def group(words: str, help_text: str, *examples: str, hidden: bool = False, default: str = "") -> None:
     """Add a group, such as `plan`; it must be declared before its commands."""
     *above, name = words.split()
     made = Group(name, help=help_text, hidden=hidden)
-    made.examples = examples
+    made.examples, made.default = examples, default
     _group_of(above).add_command(made)
 
 

@@ -3,6 +3,7 @@
 CommandError          exit code 1
 +-- UsageError          exit code 2
 +-- UnreachableError    exit code 3
+    +-- NotStartedError     exit code 1
 +-- NothingToDoError    exit code 0
 +-- RefusedError        the answer has an HTTP status that is an error: exit code 1
 """
@@ -39,6 +40,14 @@ class UnreachableError(CommandError):
     kind = "unreachable"
     exit_code = 3
     http_status = 503
+
+
+class NotStartedError(UnreachableError):
+    """A job of a queue service waits, so it has no scheduler; the text is the reason."""
+
+    kind = "not_started"
+    exit_code = 1
+    http_status = 409
 
 
 class NothingToDoError(CommandError):

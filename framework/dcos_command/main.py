@@ -92,6 +92,7 @@ SERVICE_COMMANDS: Mapping[str, Listed] = {
         "dcos_command.plans",
         plan="Show and control the plans of the service.",
         pod="Show, restart, replace and pause pods.",
+        queue="Show and control the jobs of a queue service.",
     ),
     # The DC/OS SDK's names.
     "plans": Listed("", ("dcos_command.plans",), same_as="plan"),

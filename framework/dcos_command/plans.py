@@ -1,15 +1,20 @@
-"""Commands `plan ...` and `pod ...`: show and control plans and pods."""
+"""Commands about plans, pods and queues of jobs: show and control them."""
 
 from __future__ import annotations
 
 import re
+import time
+from http import HTTPStatus
 from typing import Any, Iterator, Mapping, Sequence
 
 import click
 
-from .client import ServiceClient, api_path
+from tf_executor.contract.text import format_duration
+
+from .client import QueuedJob, ServiceClient, api_path
 from .command import (
     CommandCall,
+    IntRange,
     Name,
     Params,
     argument,
@@ -20,7 +25,7 @@ from .command import (
     show_names,
     yes_option,
 )
-from .errors import UsageError
+from .errors import CommandError, NotStartedError, RefusedError, UsageError
 from .output import Line, Renderable, Table, Word, dim, status_word
 
 #: Status of a plan with errors that is accepted as an answer; 200 is complete, 202 in progress.
@@ -258,3 +263,138 @@ def pause_pod(call: CommandCall, pod: str, task: Sequence[str]) -> int:
 def resume_pod(call: CommandCall, pod: str, task: Sequence[str]) -> int:
     """Launch a paused pod's program again."""
     return _control_pod(call, pod, "resume", "is resumed", task)
+
+
+# --- queues of jobs
+
+
+def is_queue(service: ServiceClient) -> bool:
+    """Whether it is a queue service, which has no overview of a job."""
+    if service.job:
+        return False
+    try:
+        service.get(api_path("tf", "overview"))
+    except RefusedError as error:
+        return error.http_status == HTTPStatus.NOT_FOUND
+    return False
+
+
+def active_jobs(service: ServiceClient) -> list[ServiceClient]:
+    """Return the clients of the jobs of a queue service that have a scheduler."""
+    try:
+        jobs = service.get(api_path("queue"))["jobs"]
+    except CommandError:  # another service, or no answer
+        return []
+    return [service.of_job(body["id"]) for body in jobs if body["state"] != "queued"]
+
+
+def waiting_job(service: ServiceClient) -> Any:
+    """Return the body of a job of a queue that has no scheduler yet, else None."""
+    if not isinstance(service.run, QueuedJob):
+        return None
+    try:
+        service.get(api_path("tf", "result"))
+    except NotStartedError:
+        return service.run.body()
+    return None
+
+
+def show_waiting_job(body: Mapping[str, Any]) -> Iterator[Line]:
+    """Render a job that waits: its place, its expected start, and why it waits."""
+    place = (
+        f"  position {body['position']} in queue {body['queue']}" if body["position"] else f"  queue {body['queue']}"
+    )
+    yield Line((Word(body["name"], "strong"), "  ", status_word(body["state"].upper()), place))
+    yield from (Line((f"  {text}",)) for text in (body["reason"], _expected_start(body)) if text)
+
+
+def _expected_start(body: Mapping[str, Any]) -> str:
+    if body["state"] != "queued" or not body["grounds"]:
+        return ""
+    if body["expected_start"] is None:
+        return f"start unknown: {body['grounds']}"
+    seconds = round(max(0.0, body["expected_start"] - time.time()))
+    return f"in {format_duration(seconds)}: {body['grounds']}"
+
+
+def show_queue(answer: Mapping[str, Any]) -> Iterator[Any]:
+    """Render the queues with their shares, and their jobs in order."""
+    if answer["problem"]:
+        yield Line((Word(answer["problem"], "bad"),))
+    columns = ("queue", "weight", "share", "cpus", "running", "waiting", "CPU-hours in the last hour")
+    rows = [
+        (
+            each["name"],
+            f"{each['weight']:g}",
+            f"{each['share']:.0%}",
+            f"{each['used']['cpus']:g} of {answer['capacity']['cpus']:g}",
+            str(each["running"]),
+            str(each["queued"]),
+            f"{each['seconds'] / 3600:.1f}",
+        )
+        for each in answer["queues"]
+    ]
+    yield Table(columns, rows)
+    yield Line(("",))
+    yield Table(
+        ("", "job", "queue", "owner", "priority", "state", "cpus", "start", "why"),
+        [_queue_row(body) for body in answer["jobs"]],
+        empty="No job waits or runs.",
+    )
+    if more := answer["waiting"] - sum(body["state"] == "queued" for body in answer["jobs"]):
+        yield Line((dim(f"... and {more} more jobs wait."),))
+    yield Line((dim(answer["identities"]),))
+
+
+def _queue_row(body: Mapping[str, Any]) -> Sequence[Any]:
+    return (
+        str(body["position"] or "-"),
+        body["id"],
+        body["queue"],
+        body["owner"],
+        str(body["priority"]),
+        status_word(body["state"].upper()),
+        f"{body['needs']['cpus']:g}",
+        _expected_start(body) or "-",
+        dim(body["reason"]),
+    )
+
+
+group(
+    "queue",
+    "Show and control the jobs of a queue service.",
+    "queue",
+    "queue move train-3 --priority 50",
+    default="show",
+)
+
+
+@command("queue show", examples=("", "--name ml"))
+def show(call: CommandCall) -> int:
+    """Show jobs in order, their expected starts, and shares."""
+    return call.show(find_queue(call).get(api_path("queue")), show_queue)
+
+
+@command("queue move", examples=("train-3 --priority 50", "train-3 --queue research"))
+@argument("job", help="Id of the job.", example="train-3")
+@click.option("--queue", metavar="QUEUE", help="Queue to move it to.")
+@click.option("--priority", type=IntRange(0, 100), metavar="NUMBER", help="New priority, 0 to 100.")
+def move(call: CommandCall, job: str, queue: str | None, priority: int | None) -> int:
+    """Change the queue or the priority of a job."""
+    changes = {name: value for name, value in (("queue", queue), ("priority", priority)) if value is not None}
+    if not changes:
+        raise UsageError("nothing to change: pass --queue or --priority")
+    service = find_queue(call)
+    path = api_path("jobs", job.rpartition("/")[2], "move")
+    return call.show(service.post(path, changes), show_waiting_job)
+
+
+def find_queue(call: CommandCall) -> ServiceClient:
+    """Return the named or the only queue service. Raise UsageError."""
+    if call.options.name or call.options.url:
+        return call.service
+    queues = [each for each in call.program.find_all(call.options, call.program.environment) if is_queue(each)]
+    if len(queues) == 1:
+        return queues[0]
+    names = ", ".join(each.name for each in queues)
+    raise UsageError(f"several queue services: {names}; pass --name" if names else "no queue service is known")

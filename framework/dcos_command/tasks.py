@@ -24,12 +24,12 @@ from tf_executor.contract.states import Activity
 from tf_executor.contract.text import UNKNOWN, format_duration, format_loss, format_size, list_names, pluralize
 
 from .client import PACKAGE, URL_VARIABLE, ServiceClient, api_path, installation_of
-from .command import CommandCall, LocalOption, argument, command, print_error, service_argument, show_json
+from .command import CommandCall, IntRange, LocalOption, argument, command, print_error, service_argument, show_json
 from .documents import read_document, relative_job_url, with_settings
 from .errors import CommandError, RefusedError, UnreachableError, UsageError, error_document
 from .logs import last_line, prefixed
 from .output import Line, Renderable, Screen, Table, Word, dim, local_time, status_word
-from .plans import TASK
+from .plans import TASK, active_jobs, is_queue, show_queue, show_waiting_job, waiting_job
 from .service import LINE_SECONDS, follow, result_code, show_result
 
 _BAD_REQUEST, _NOT_FOUND = 400, 404
@@ -77,6 +77,10 @@ def _trainer(overview: Mapping[str, Any]) -> Mapping[str, Any]:
 def status(call: CommandCall) -> int:
     """Show training, tasks, reasons for waiting and events."""
     service = call.service
+    if (waiting := waiting_job(service)) is not None:
+        return call.show(waiting, show_waiting_job)
+    if is_queue(service):
+        return call.show(service.get(api_path("queue")), show_queue)
     events = service.get(api_path("events"), limit=str(_EVENTS))
     pending, overview = service.get(api_path("pending"))["tasks"], _overview(service)
     stalled = [task["name"] for task in overview["tasks"] if task.get("activity") == Activity.STALLED]
@@ -136,7 +140,7 @@ def list_services(call: CommandCall) -> int:
         if not services:
             raise
         problem = error
-    answer = {"services": [_list_entry(service) for service in services]}
+    answer = {"services": [_list_entry(each) for service in services for each in (service, *active_jobs(service))]}
     more = error_document(problem) if problem is not None and call.as_json else {}
     call.show({**answer, **more}, lambda answer: _show_list(answer, call.options.name))
     if problem is None:
@@ -147,6 +151,8 @@ def list_services(call: CommandCall) -> int:
 
 def _list_entry(service: ServiceClient) -> Mapping[str, Any]:
     try:
+        if is_queue(service):
+            return {"name": service.name, "activity": Activity.RUNNING.value, "page": page_of(service), "age": None}
         overview = _overview(service)
         oldest = service.get(api_path("configurations"))[-1:]
         made = [service.get(api_path("configurations", name)).get("at") for name in oldest]
@@ -282,6 +288,37 @@ def submit_document(call: CommandCall, document: Mapping[str, Any], file: str, *
     )
 
 
+#: Options of `submit` that set the section `job` of a job file.
+JOB_OPTIONS = (
+    click.Option(["--to"], metavar="SERVICE", help="Queue service that runs the job."),
+    click.Option(["--queue"], metavar="QUEUE", help="Queue of the job."),
+    click.Option(["--priority"], type=IntRange(0, 100), metavar="NUMBER", help="Priority, 0 to 100."),
+    click.Option(["--after"], multiple=True, metavar="ID", help="Start after this job has succeeded."),
+    click.Option(["--id"], metavar="ID", help="Id of the job. Default: chosen by the service."),
+)
+
+
+def with_job_options(document: Mapping[str, Any], params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Set the section `job` of a job file. Raise UsageError without a service."""
+    given = {name: params[name] for name in ("queue", "priority", "after", "id") if params[name] not in (None, ())}
+    if given and not params["to"]:
+        raise UsageError(f"--{next(iter(given))}: only a queue service uses it; pass --to")
+    given = {**given, **({"after": list(given["after"])} if "after" in given else {})}
+    return {**document, "job": {**document.get("job", {}), **given}} if given else document
+
+
+def submit_to(call: CommandCall, service: ServiceClient, document: Mapping[str, Any], *, detach: bool) -> int:
+    """Submit a job file to a queue service; unless detached, follow it to its result."""
+    body = service.post(api_path("jobs"), document)
+    if detach:
+        return call.show(body, show_waiting_job)
+    Screen(sys.stderr).show(show_waiting_job(body))
+    client = service.of_job(body["id"])
+    result = _print_progress(client)
+    answer = {"service": client.name, "page": page_of(client), "verdict": result["verdict"], "reason": result["reason"]}
+    return call.show(answer, show_result, result_code(result))
+
+
 @command(
     "submit",
     exit_codes="0 succeeded, or submitted with --detach; 1 failed or refused, 4 stopped",
@@ -292,11 +329,12 @@ def submit_document(call: CommandCall, document: Mapping[str, Any], file: str, *
 @click.option(
     "--set", "settings", multiple=True, metavar="PATH=VALUE", help="Change an option, such as worker.count=4."
 )
-def submit(call: CommandCall, file: str, detach: bool, settings: Sequence[str]) -> int:
+def submit(call: CommandCall, file: str, detach: bool, settings: Sequence[str], **params: Any) -> int:
     """Submit a job, and follow it to its end.
 
-    FILE is an options file. The job runs on the DC/OS of --url or of `dcos cluster setup`. With --detach, the command
-    prints name and page of the job, which continues. Ctrl-C ends the command, not the job.
+    FILE is an options file. The job runs on the DC/OS of --url or of `dcos cluster setup`, with --to as a job of a
+    queue service. With --detach, the command prints name and page of the job, which continues. Ctrl-C ends the command,
+    not the job.
     """
     call.find()
     name = call.options.name
@@ -304,7 +342,13 @@ def submit(call: CommandCall, file: str, detach: bool, settings: Sequence[str]) 
     document, problems = with_settings(read_document(file), [*settings, *names])
     if problems:
         raise CommandError("\n".join(f"{setting}: {why}" for setting, why in problems))
+    document = dict(with_job_options(document, params))
+    if params["to"]:
+        return submit_to(call, replace(call.service, name=params["to"]), document, detach=detach)
     return submit_document(call, document, file, detach=detach)
+
+
+submit.params += JOB_OPTIONS
 
 
 def show_submitted(answer: Mapping[str, Any]) -> Renderable:
@@ -420,6 +464,10 @@ _any_task = argument("task", TASK, required=False, help="Name of a task.", examp
 @_any_task
 def why(call: CommandCall, task: str | None) -> int:
     """Show why tasks are pending."""
+    if (waiting := waiting_job(call.service)) is not None:
+        return call.show(waiting, show_waiting_job)
+    if is_queue(call.service):
+        return call.show(call.service.get(api_path("queue")), show_queue)
     pending = call.service.get(api_path("pending"))
     if not task:
         return call.show(pending, _show_why)

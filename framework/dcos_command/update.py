@@ -26,7 +26,7 @@ from .command import (
     yes_option,
 )
 from .documents import merge_options, read_document, relative_job_url
-from .errors import CommandError, NothingToDoError, RefusedError, UnreachableError, UsageError
+from .errors import CommandError, NothingToDoError, NotStartedError, RefusedError, UnreachableError, UsageError
 from .output import Line, Renderable, Screen, Table, Word
 from .plans import control_plan, fetch_plan, phase_argument, plan_tree, rollout_plan, step_argument
 from .service import CONFIGURATION, changed_options, value_text
@@ -491,6 +491,8 @@ def _preview_cancel(service: ServiceClient) -> Renderable:
     """Describe what is stopped. Raise NothingToDoError if the job has already ended."""
     try:
         overview = service.get(api_path("tf", "overview"))
+    except NotStartedError as error:
+        return (str(error),)
     except UnreachableError:
         if service.run is None:
             raise

@@ -29,14 +29,22 @@ from dcos_command.client import (
 from dcos_command.command import CommandCall, IntRange, common_options, echo, examples, program_of, service_options
 from dcos_command.documents import with_settings
 from dcos_command.errors import CommandError, report_as_json
-from dcos_command.tasks import page_address, page_of, show_submitted, submit_document
+from dcos_command.tasks import (
+    JOB_OPTIONS,
+    page_address,
+    page_of,
+    show_submitted,
+    submit_document,
+    submit_to,
+    with_job_options,
+)
 from dcos_command.transport import attached_cluster
 from dcos_command.update import TIMEOUT, uninstalled_message, wait_for_end
 from tf_scheduler import __version__
 from tf_scheduler.cli.common.folders import named_file_type, read_bytes, state_home
-from tf_scheduler.cli.common.options_file import load_document, load_options
+from tf_scheduler.cli.common.options_file import load_document, load_options, localized
 from tf_scheduler.cli.common.output import echo_json, screen
-from tf_scheduler.cli.local_run.discovery import PROGRAM, background_run, check_name, keep_run
+from tf_scheduler.cli.local_run.discovery import PROGRAM, background_run, check_name, keep_run, resolve_service
 from tf_scheduler.cli.local_run.fitting import adapt_sizes, notice_of_checkpoints, notice_of_gpus
 from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstallation, supervise_all
 from tf_scheduler.errors import JobError, NotRunningError, OptionsError, Problem
@@ -160,6 +168,21 @@ def submit(
     selected = service_options(context.ensure_object(dict), params)
     settings = (*settings, *([f"service.name={json.dumps(selected.name)}"] if selected.name else []))
     as_json = params["as_json"] or bool(context.ensure_object(dict).get("as_json"))
+    job = {name: params.pop(name) for name in ("to", "queue", "priority", "after", "id")}
+    with print_errors(as_json), report_as_json(as_json, sys.stdout):
+        with_job_options({}, job)
+        if job["to"]:
+            service = resolve_service(replace(selected, name=job["to"]), os.environ)
+            document, wrong = with_settings(parse(read_bytes(options), str(options)), settings)
+            document = dict(with_job_options(document, job))
+            if wrong:
+                raise OptionsError([Problem(*each) for each in wrong])
+            if service.installation is not None:  # of this machine
+                section = {"job": document["job"]} if "job" in document else {}
+                own = {name: value for name, value in document.items() if name != "job"}
+                document = {**localized(own, options.absolute().parent), **section}
+            call = CommandCall(program_of(context), selected, as_json, service)
+            sys.exit(submit_to(call, service, document, detach=detach))
     dcos = None if here else _find_dcos(selected)
     if dcos is not None:
         with print_errors(as_json), report_as_json(as_json, sys.stdout):
@@ -178,7 +201,7 @@ def submit(
         context.invoke(run, options=options, settings=settings, directory=directory, as_json=as_json)
 
 
-submit.params += common_options()
+submit.params += [*JOB_OPTIONS, *common_options()]
 
 
 def _find_dcos(selected: ServiceOptions) -> ServiceClient | None:

@@ -21,6 +21,7 @@ from dcos_command.client import (
     ServiceOptions,
     api_path,
     client_at,
+    find_job,
     find_services,
     with_token,
 )
@@ -91,6 +92,9 @@ def _find(options: ServiceOptions, name: str, environment: Mapping[str, str]) ->
     local = list(_local_services(environment))
     matches = [service for service in local if name in ("", service.name)]
     matches = matches or [service for service in _unadvertised(local, environment) if name in ("", service.name)]
+    if not matches and "/" in name:  # a job of a queue service
+        queue, _, job = name.rpartition("/")
+        matches = [with_token(each, options.token, environment).of_job(job) for each in local if each.name == queue]
     if len(matches) > 1:
         lines = "".join(f"\n  --url {service.url}  {service.name}" for service in matches)
         raise UsageError(f"several services run on this machine; nothing was done; choose one of:{lines}")
@@ -114,7 +118,7 @@ def all_services(options: ServiceOptions, environment: Mapping[str, str]) -> Ite
 
 
 def _on_dcos(name: str, cluster: ClusterConnection) -> ServiceClient:
-    return ServiceClient(cluster, name or cluster.service or DEFAULT_SERVICE, program=PROGRAM)
+    return find_job(ServiceClient(cluster, name or cluster.service or DEFAULT_SERVICE, program=PROGRAM))
 
 
 def _attached(name: str, local: list[ServiceClient], environment: Mapping[str, str]) -> ServiceClient:
