@@ -15,6 +15,7 @@ import pytest
 from kit.commands import run_program
 from tf_executor.contract.states import Activity
 from tf_scheduler.cli.main import cli
+from tf_scheduler.options.job_file import split_job
 from tf_scheduler.options.load import resolve
 from tf_scheduler.options.schema.document import Options
 
@@ -192,6 +193,7 @@ def test_options_on_pages_are_valid(page: Path) -> None:
         several = block.startswith("{") and all(line.endswith("}") for line in block.splitlines())
         for document in [json.loads(text) for text in (block.splitlines() if several else [block])]:
             if document.keys() & sections:
+                document = split_job(document)[1]
                 service = {"command": "true", **document.get("service", {})}
                 alone = {} if "strategy" in service else {"parameter_server": {"count": 0}}
                 resolve({**alone, **document, "service": {"strategy": "independent", **service}})
@@ -296,6 +298,10 @@ RUN_BY = {
     "framework/cli/test_options.py::test_schema_prints_schema_and_template": "options schema",
     "framework/cli/test_package.py::test_validate_prints_problems": "package validate --sources",
     "framework/cli/test_run.py::test_timeout_stops_the_job": "local run --json --timeout",
+    "framework/queue_service/test_on_mesos.py::test_job_is_submitted_once_moved_and_cancelled": (
+        "queue; queue move --queue --priority; submit --to --id --detach --priority; status; cancel"
+    ),
+    "framework/queue_service/test_on_mesos.py::test_urgent_job_preempts_and_victim_resumes": "submit --to --priority",
     "framework/cli/test_runtime.py::test_runtime_is_created_once_and_completely": (
         "runtime create --package --tensorflow; runtime list; runtime remove"
     ),

@@ -47,7 +47,7 @@ def test_all_problems_are_reported_together() -> None:
 
 
 @pytest.mark.parametrize("section", [1, None, [], "a"])
-def test_section_that_is_no_object_is_refused(section: object) -> None:
+def test_section_of_another_type_is_refused(section: object) -> None:
     with pytest.raises(OptionsError, match="job: must"):
         split_job({"job": section})
 
