@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
@@ -76,6 +77,18 @@ class _Cluster:
             taken.append((agent, amounts))
         return taken
 
+    def start_of(self, job: Job) -> UnixTime:
+        """Return when the job has room if no other starts; 0: unknown."""
+        before = [list(agent) for agent in self.free]
+        start = 0.0
+        for end, _, given in sorted(self.ends):
+            self.give(given)
+            if self.place(job) is not None:
+                start = end
+                break
+        self.free = before
+        return start
+
     def give(self, taken: Iterable[tuple[int, _Amounts]]) -> None:
         for agent, amounts in taken:
             self.free[agent] = [has + amount for has, amount in zip(self.free[agent], amounts, strict=True)]
@@ -107,10 +120,10 @@ def estimates(
         if job.state.has_scheduler:
             running[job.queue] = running.get(job.queue, 0) + 1
     waiting, found, freed = list(order), dict[JobId, Estimate](), ""
-    hold = longest_hold(ends, now)
     at = now + START_SECONDS * any(job.state is JobState.STARTING for job in jobs.values())
     while waiting and len(found) < _EXACT:
-        chosen = _next(waiting, cluster, at, hold, found, jobs, running, queues)
+        hold = longest_hold({name: end for end, name, _ in cluster.ends}, at)
+        chosen = _next(waiting, cluster, at, hold, found, jobs, running, queues, seconds_of)
         if chosen is not None:
             job, taken = chosen
             waiting.remove(job)
@@ -165,16 +178,24 @@ def _next(
     jobs: Mapping[JobId, Job],
     running: Mapping[str, int],
     queues: Mapping[str, QueueSpec],
+    seconds_of: Callable[[Job], float],
 ) -> tuple[Job, list[tuple[int, _Amounts]]] | None:
-    """Return the first job with room, and its places; none behind a long waiting one."""
+    """Return the first job with room, and its places.
+
+    Behind one that waits for long, only a job that ends before its start.
+    """
+    limit_end = math.inf
     for job in waiting[:_COMPARED]:
         limit = queues[job.queue].max_jobs
         is_open = all(name in found or (name in jobs and jobs[name].state.has_ended) for name in job.after)
         is_open = is_open and job.not_before <= at and not (limit and running.get(job.queue, 0) >= limit)
-        if is_open and (taken := cluster.place(job)) is not None:
+        ends_in_time = limit_end == math.inf or (seconds_of(job) and at + seconds_of(job) <= limit_end)
+        if not (is_open and ends_in_time):
+            continue
+        if (taken := cluster.place(job)) is not None:
             return job, taken
-        if is_open and at - job.submitted >= hold:
-            return None
+        if limit_end == math.inf and at - job.submitted >= hold:
+            limit_end = cluster.start_of(job)
     return None
 
 
