@@ -268,24 +268,14 @@ def resume_pod(call: CommandCall, pod: str, task: Sequence[str]) -> int:
 # --- queues of jobs
 
 
-def is_queue(service: ServiceClient) -> bool:
-    """Whether it is a queue service, which has no overview of a job."""
-    if service.job:
-        return False
+def queue_of(service: ServiceClient) -> Any:
+    """Return the jobs and shares of a queue service; None: another service."""
     try:
-        service.get(api_path("tf", "overview"))
+        return None if service.job else service.get(api_path("queue"))
     except RefusedError as error:
-        return error.http_status == HTTPStatus.NOT_FOUND
-    return False
-
-
-def active_jobs(service: ServiceClient) -> list[ServiceClient]:
-    """Return the clients of the jobs of a queue service that have a scheduler."""
-    try:
-        jobs = service.get(api_path("queue"))["jobs"]
-    except CommandError:  # another service, or no answer
-        return []
-    return [service.of_job(body["id"]) for body in jobs if body["state"] != "queued"]
+        if error.http_status != HTTPStatus.NOT_FOUND:
+            raise
+    return None
 
 
 def waiting_job(service: ServiceClient) -> Any:
@@ -393,8 +383,15 @@ def find_queue(call: CommandCall) -> ServiceClient:
     """Return the named or the only queue service. Raise UsageError."""
     if call.options.name or call.options.url:
         return call.service
-    queues = [each for each in call.program.find_all(call.options, call.program.environment) if is_queue(each)]
+    queues = [each for each in call.program.find_all(call.options, call.program.environment) if _answers_queue(each)]
     if len(queues) == 1:
         return queues[0]
     names = ", ".join(each.name for each in queues)
     raise UsageError(f"several queue services: {names}; pass --name" if names else "no queue service is known")
+
+
+def _answers_queue(service: ServiceClient) -> bool:
+    try:
+        return queue_of(service) is not None
+    except CommandError:  # no answer
+        return False

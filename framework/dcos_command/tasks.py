@@ -29,7 +29,7 @@ from .documents import read_document, relative_job_url, with_settings
 from .errors import CommandError, RefusedError, UnreachableError, UsageError, error_document
 from .logs import last_line, prefixed
 from .output import Line, Renderable, Screen, Table, Word, dim, local_time, status_word
-from .plans import TASK, active_jobs, is_queue, show_queue, show_waiting_job, waiting_job
+from .plans import TASK, queue_of, show_queue, show_waiting_job, waiting_job
 from .service import LINE_SECONDS, follow, result_code, show_result
 
 _BAD_REQUEST, _NOT_FOUND = 400, 404
@@ -79,10 +79,14 @@ def status(call: CommandCall) -> int:
     service = call.service
     if (waiting := waiting_job(service)) is not None:
         return call.show(waiting, show_waiting_job)
-    if is_queue(service):
-        return call.show(service.get(api_path("queue")), show_queue)
+    try:
+        overview = _overview(service)
+    except RefusedError:
+        if (queue := queue_of(service)) is None:
+            raise
+        return call.show(queue, show_queue)
     events = service.get(api_path("events"), limit=str(_EVENTS))
-    pending, overview = service.get(api_path("pending"))["tasks"], _overview(service)
+    pending = service.get(api_path("pending"))["tasks"]
     stalled = [task["name"] for task in overview["tasks"] if task.get("activity") == Activity.STALLED]
     lines = {name: last_line(service, name) for name in stalled[:_STALLED]}
     more = {"pending": pending, "events": events["events"], "stalled": lines}
@@ -140,7 +144,7 @@ def list_services(call: CommandCall) -> int:
         if not services:
             raise
         problem = error
-    answer = {"services": [_list_entry(each) for service in services for each in (service, *active_jobs(service))]}
+    answer = {"services": [entry for service in services for entry in _list_entries(service)]}
     more = error_document(problem) if problem is not None and call.as_json else {}
     call.show({**answer, **more}, lambda answer: _show_list(answer, call.options.name))
     if problem is None:
@@ -149,15 +153,28 @@ def list_services(call: CommandCall) -> int:
     return problem.exit_code
 
 
+def _list_entries(service: ServiceClient) -> Iterator[Mapping[str, Any]]:
+    """Yield the row of a service; of a queue service also those of its jobs with a scheduler."""
+    entry = _list_entry(service)
+    try:
+        queue = queue_of(service) if entry.get("status") == _NOT_FOUND else None
+    except CommandError:
+        queue = None
+    if queue is None:
+        yield entry
+        return
+    yield {"name": service.name, "activity": Activity.RUNNING.value, "page": page_of(service), "age": None}
+    yield from (_list_entry(service.of_job(job["id"])) for job in queue["jobs"] if job["state"] != "queued")
+
+
 def _list_entry(service: ServiceClient) -> Mapping[str, Any]:
     try:
-        if is_queue(service):
-            return {"name": service.name, "activity": Activity.RUNNING.value, "page": page_of(service), "age": None}
         overview = _overview(service)
         oldest = service.get(api_path("configurations"))[-1:]
         made = [service.get(api_path("configurations", name)).get("at") for name in oldest]
     except CommandError as error:
-        return {"name": service.name, "activity": None, "error": str(error), "page": page_of(service)}
+        status = {"status": error.http_status} if isinstance(error, RefusedError) else {}
+        return {"name": service.name, "activity": None, "error": str(error), "page": page_of(service), **status}
     trainer, age = _trainer(overview), time.time() - made[0] if made and made[0] else None
     values = {name: trainer.get(name) for name in ("step", "total", "epoch", "epochs", "loss", "nan_since")}
     return {"name": overview["service"], **{n: overview[n] for n in ("activity", "page")}, **values, "age": age}
@@ -466,8 +483,6 @@ def why(call: CommandCall, task: str | None) -> int:
     """Show why tasks are pending."""
     if (waiting := waiting_job(call.service)) is not None:
         return call.show(waiting, show_waiting_job)
-    if is_queue(call.service):
-        return call.show(call.service.get(api_path("queue")), show_queue)
     pending = call.service.get(api_path("pending"))
     if not task:
         return call.show(pending, _show_why)

@@ -26,6 +26,8 @@ from .views import QueueSnapshot, job_body, queue_body
 #: Path of a request to a job's own API or page.
 _OF_JOB = re.compile(r"/v1/jobs/(?P<job>[^/]+)(?P<rest>/(?:v1(?:/.*)?|page/.*|tensorboard/.*)?)")
 _MAX_PRIORITY = 100
+#: Health of a service that does not reach Mesos: a restart by Marathon would not help.
+_WITHOUT_MESOS = 318
 #: Owner of jobs that are submitted with the token of the service itself.
 OPERATOR = "operator"
 
@@ -99,7 +101,7 @@ class QueueApi:
         yield Endpoint("GET", "/v1/plans", "Names of the plans.", {200: list[str]}, plans.names)
         progress = {200: bodies.PlanBody, 202: bodies.PlanBody, 404: str}
         yield Endpoint("GET", "/v1/plans/{plan}", "The service accepts jobs.", progress, plans.plan)
-        healthy = {200: bodies.HealthBody, 503: bodies.HealthBody}
+        healthy = {200: bodies.HealthBody, _WITHOUT_MESOS: bodies.HealthBody}
         yield Endpoint("GET", "/v1/health", "Health.", healthy, handler=self._health, access=EndpointAccess.OPEN)
 
     # --- answers
@@ -158,7 +160,7 @@ class QueueApi:
 
     async def _health(self, _request: ApiRequest) -> ApiAnswer:
         problem = self._queue.view.problem
-        code = 503 if problem and not self._queue.settings.uninstalling else 200
+        code = _WITHOUT_MESOS if problem and not self._queue.settings.uninstalling else 200
         return View({"value": code, "reasons": [problem or "accepts jobs", *self._queue.settings.weaknesses]}, code)
 
     def _own(self, request: ApiRequest) -> Job:

@@ -137,6 +137,8 @@ class QueueService:
 
         Raises OptionsError with all problems, QueueError, StoreUnavailableError.
         """
+        if self.settings.uninstalling:
+            raise QueueError(f"{self.name} is being uninstalled", 409)
         checked = read_job_file(self.settings, file, owner)
         wanted = checked.fields.owner or owner
         if wanted != owner and not is_operator:

@@ -50,6 +50,7 @@ from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstalla
 from tf_scheduler.errors import JobError, NotRunningError, OptionsError, Problem
 from tf_scheduler.options.job_file import split_job
 from tf_scheduler.options.load import as_lists, parse, program_is_named, resolve
+from tf_scheduler.options.schema.service import is_queue
 
 from .local import directory_option, find_cluster, prepare, settings_option
 from .run import print_errors, run
@@ -73,8 +74,10 @@ def install(options: Path | None, app_id: str | None, directory: Path, misplaced
     document: dict[str, Any] = {}
     if options is not None:
         spec = load_options(options, containers=cluster.has_containers)  # raises OptionsError
-        notice_of_gpus(spec, cluster.specs)
-        document = dict(adapt_sizes(load_document(options), spec, cluster.specs)[0])
+        document = dict(load_document(options))
+        if not is_queue(document):  # its options are the defaults of its jobs
+            notice_of_gpus(spec, cluster.specs)
+            document = dict(adapt_sizes(document, spec, cluster.specs)[0])
     name = (app_id or document.get("service", {}).get("name", DEFAULT_SERVICE)).strip("/")
     service = InstalledService(cluster.directory, name)
     is_gone = service.supervisor is None
