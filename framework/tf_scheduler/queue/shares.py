@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cache
 from heapq import heapify, heappop, heapreplace
 from typing import Any
 
@@ -124,11 +125,16 @@ def ordered(
     if order is not Order.FAIR:
         key: Callable[[Job], Any] = _by_priority if order is Order.PRIORITY else _by_time
         return sorted(queued, key=key)
+    share_of = cache(lambda needs: dominant(needs, usage.capacity))  # thousands of jobs have the same needs
+
+    def charge_of(job: Job, seconds: float) -> float:
+        return float(share_of(job.needs) * seconds / queues[job.queue].weight)
+
     charges = dict(served or {})
     for job in every:
         if job.state.has_scheduler:
-            seconds = (rest or {}).get(job.id, seconds_of(job))
-            charges[job.queue] = charges.get(job.queue, 0.0) + _charge(job, queues, usage, seconds)
+            charge = charge_of(job, (rest or {}).get(job.id, seconds_of(job)))
+            charges[job.queue] = charges.get(job.queue, 0.0) + charge
     lines: dict[str, list[Job]] = {}
     for job in sorted(queued, key=_by_priority, reverse=True):
         lines.setdefault(job.queue, []).append(job)  # the first is last
@@ -140,15 +146,11 @@ def ordered(
         job = lines[name].pop()
         result.append(job)
         if lines[name]:
-            charge += _charge(job, queues, usage, seconds_of(job))
+            charge += charge_of(job, seconds_of(job))
             heapreplace(heap, (charge, *_by_priority(lines[name][-1]), name))
         else:
             heappop(heap)
     return result
-
-
-def _charge(job: Job, queues: Mapping[str, QueueSpec], usage: QueueUsage, seconds: float) -> float:
-    return dominant(job.needs, usage.capacity) * seconds / queues[job.queue].weight
 
 
 def _by_time(job: Job) -> tuple[float, str]:

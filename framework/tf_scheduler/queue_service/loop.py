@@ -107,6 +107,7 @@ class QueueService:
         self._is_current = False
         self._usage_log = UsageLog(clock())
         self._served, self._served_at = store.served, clock()
+        self._estimated_at = 0.0
         self._spec = lru_cache(_SPECS)(self._compiled)
         self.view = QueueView(QueueUsage.of((), self._capacity.total))
         self._removed = False
@@ -386,8 +387,11 @@ class QueueService:
         rest = {name: end - now for name, end in ends.items()}
         known = lambda job: seconds_of(job) or UNKNOWN_SECONDS  # noqa: E731
         order = ordered(jobs.values(), queues, usage, self.options.order, self._served, rest, known)
-        states = {name: run.state for name, run in tuple(self._runs.items())}
-        expected = estimates(order, jobs, ends, places.room(), held(states), now, queues, seconds_of)
+        expected = self.view.estimates
+        if now - self._estimated_at >= INTERVAL:  # they cost more than a decision
+            states = {name: run.state for name, run in tuple(self._runs.items())}
+            expected = estimates(order, jobs, ends, places.room(), held(states), now, queues, seconds_of)
+            self._estimated_at = now
         return QueueFacts(now, jobs, order, queues, usage, partial(self._fits, places), seconds_of, ends, expected)
 
     def _fits(self, places: Places, job: Job) -> str:
