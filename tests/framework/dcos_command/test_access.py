@@ -3,6 +3,7 @@
 import json
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.applications import Starlette
@@ -86,7 +87,13 @@ def test_token_passes_admin_router_beside_the_login(dcos, api, monkeypatch: pyte
     """Admin Router takes `Authorization` for the login to DC/OS."""
     sent: list[dict[str, str]] = []
     build = transport.ServiceRequest
-    monkeypatch.setattr(transport, "ServiceRequest", lambda *request: sent.append(request[2]) or build(*request))
+
+    def record(*request: Any) -> Any:
+        if request[0] == "POST":  # not the question whether a name with a slash is a job
+            sent.append(request[2])
+        return build(*request)
+
+    monkeypatch.setattr(transport, "ServiceRequest", record)
 
     assert 1 == dcos("--token=look", "plan", "pause", "deploy", DCOS_ACS_TOKEN="a.b.c").code
     assert 0 == dcos("--token=change", "plan", "pause", "deploy", DCOS_ACS_TOKEN="a.b.c").code
