@@ -154,7 +154,7 @@ def list_services(call: CommandCall) -> int:
 
 
 def _list_entries(service: ServiceClient) -> Iterator[Mapping[str, Any]]:
-    """Yield the row of a service; of a queue service also those of its jobs with a scheduler."""
+    """Yield the row of a service; of a queue service also those of its active jobs."""
     entry = _list_entry(service)
     try:
         queue = queue_of(service) if entry.get("status") == _NOT_FOUND else None

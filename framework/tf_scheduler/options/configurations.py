@@ -78,17 +78,22 @@ def rollback_options(
         old = resolve(configuration.options, defaults(configuration.options))
     except OptionsError:
         return None
+    unmask(old, present)
+    return old
+
+
+def unmask(options: dict[str, Any], present: Document) -> None:
+    """Take secrets that are masked in resolved options from `present`."""
     for option in OPTIONS:
-        was, now = option.value(old), option.value(present)
+        was, now = option.value(options), option.value(present)
         if isinstance(was, Mapping) and isinstance(now, Mapping):
             hidden = mask_value(option, now)  # only a part may be masked, such as the password in a URL
             unmasked = {
                 key: now.get(key, text) if text in (MASK, hidden.get(key)) else text for key, text in was.items()
             }
-            option.put(old, unmasked)
+            option.put(options, unmasked)
         elif was == mask_value(option, now):
-            option.put(old, now)
-    return old
+            option.put(options, now)
 
 
 def kept_options(target: Document) -> dict[str, dict[str, Any]]:

@@ -20,6 +20,7 @@ from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.queue.job import Job, JobId
 from tf_scheduler.web.pages import pages
 
+from .job_file import OPERATOR
 from .loop import QueueError, QueueService
 from .views import QueueSnapshot, job_body, queue_body
 
@@ -28,8 +29,6 @@ _OF_JOB = re.compile(r"/v1/jobs/(?P<job>[^/]+)(?P<rest>/(?:v1(?:/.*)?|page/.*|te
 _MAX_PRIORITY = 100
 #: Health of a service that does not reach Mesos: a restart by Marathon would not help.
 _WITHOUT_MESOS = 318
-#: Owner of jobs that are submitted with the token of the service itself.
-OPERATOR = "operator"
 
 
 class QueueApi:

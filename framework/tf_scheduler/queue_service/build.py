@@ -6,10 +6,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tf_scheduler.api.http.server import ApiServer
+from tf_scheduler.errors import OptionsError, Problem
 from tf_scheduler.service.build import credentials_for, lead
 from tf_scheduler.service.options import ServiceSettings
 
 from .api import QueueApi
+from .job_file import OPERATOR
 from .job_store import QueueStore
 from .loop import QueueService
 
@@ -34,6 +36,8 @@ class QueueProcess:
 
 def build_queue(settings: ServiceSettings) -> QueueProcess:
     """Construct the process without starting it; raises as `build_scheduler` does."""
+    if OPERATOR in settings.access.policy.users:
+        raise OptionsError([Problem("api.users", f"{OPERATOR}: owns the service's own jobs; use another name")])
     credentials_for(settings, settings.spec)
     with ExitStack() as undo:
         settings, store, leadership = lead(settings, undo)

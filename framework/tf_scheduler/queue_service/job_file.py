@@ -21,8 +21,10 @@ from tf_scheduler.mesos.registration import LostFrameworks
 from tf_scheduler.model.ids import UnixTime
 from tf_scheduler.model.resources import Needs
 from tf_scheduler.model.spec import ServiceSpec
-from tf_scheduler.options.job_file import JobFields, split_job
-from tf_scheduler.options.load import merge, resolve
+from tf_scheduler.options.configurations import unmask, without_defaults
+from tf_scheduler.options.job_file import SECTION, JobFields, split_job
+from tf_scheduler.options.load import as_lists, load_fields, merge, resolve
+from tf_scheduler.options.schema.document import mask_options
 from tf_scheduler.options.schema.jobs import names_program
 from tf_scheduler.queue.job import Job, JobId
 from tf_scheduler.service.options import CLUSTER_RULES, OptionsHistory, ServiceSettings, package_defaults, spec_of
@@ -33,6 +35,8 @@ Document = Mapping[str, Any]
 #: Sections that only the queue service has, and options of `service` that are the same for all its jobs.
 SECTIONS = ("mesos", "tls", "scheduler", "executor", "api", "secret_delivery", "vault", "dcos", "metrics", "history")
 SHARED = ("user", "role", "principal", "service_account", "service_account_secret", "log_level", "log_format")
+#: Owner of jobs that are submitted with the token of the service itself.
+OPERATOR = "operator"
 #: Default job of the package, which is none of the user's.
 _CHECK_JOB = "EXAMPLES_URI"
 
@@ -178,13 +182,30 @@ def _secret_problems(settings: ServiceSettings, options: Document, owner: str) -
     own = {_normal(source) for source in (*named, *tokens, *(each["token"] for each in service["api"]["users"]))}
     for index, record in enumerate(options["secrets"]):
         source = _normal(record["source"])
-        kind, _, path = source.partition(":")
+        path = source.rpartition(":")[2]
         if source in own or source == f"env:{CREDENTIAL}":
             yield Problem(f"secrets.{index}.source", "is a secret of the queue service itself")
-        elif policy.users and kind != "option" and owner not in path.split("/")[:-1]:
+        elif policy.users and owner != OPERATOR and owner not in path.split("/")[:-1]:
             yield Problem(f"secrets.{index}.source", f"is not permitted to {owner}: the path must have a part {owner}/")
 
 
 def _normal(source: str) -> str:
     kind, separator, path = source.partition(":")
     return f"{kind}{separator}{posixpath.normpath(path)}" if path else source
+
+
+def masked(file: Document) -> dict[str, Any]:
+    """Return a valid job file without secrets and without defaults."""
+    return _with_job(file, mask_options(load_fields(split_job(file)[1])[0]))
+
+
+def unmasked(file: Document, stored: Document) -> dict[str, Any]:
+    """Return a valid job file whose masked secrets are those of the stored one."""
+    options, present = (load_fields(split_job(each)[1])[0] for each in (file, stored))
+    unmask(options, present)
+    return _with_job(file, options)
+
+
+def _with_job(file: Document, options: Document) -> dict[str, Any]:
+    job = {SECTION: file[SECTION]} if SECTION in file else {}
+    return {**as_lists(without_defaults(options, {})), **job}

@@ -29,13 +29,12 @@ from mesos_client.backoff import Backoff
 from mesos_client.master_calls import MasterCalls
 from mesos_client.results import Rejected, Sent
 from tf_executor.contract.states import Verdict
-from tf_scheduler.errors import JobError, SchedulerError
+from tf_scheduler.errors import JobError, OptionsError, SchedulerError
 from tf_scheduler.mesos.capacity import Capacity, read_capacity
 from tf_scheduler.model.ids import UnixTime
 from tf_scheduler.model.resources import Needs
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import Result
-from tf_scheduler.options.schema.document import mask_options
 from tf_scheduler.queue.admission import Admission, QueueFacts, next_admission
 from tf_scheduler.queue.estimates import estimates
 from tf_scheduler.queue.job import Happening, Job, JobId, JobState
@@ -45,7 +44,7 @@ from tf_scheduler.service.build import credentials_for
 from tf_scheduler.service.options import ServiceSettings
 from tf_scheduler.store.interface import Leadership, StoreError
 
-from .job_file import CheckedFile, job_settings, read_job_file
+from .job_file import CheckedFile, job_settings, masked, read_job_file, unmasked
 from .job_run import JobRun
 from .job_store import QueueStore, framework_of
 from .places import Places, held
@@ -54,8 +53,8 @@ from .views import QueueView, UsageLog
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks at the cluster while jobs wait.
-INTERVAL = 1.0
+#: Seconds between two looks at the cluster while jobs wait; and between two views of running jobs.
+INTERVAL, _SLOW_INTERVAL = 1.0, 10.0
 #: Seconds before a job that got no place is admitted again: longer after each miss.
 _MISS_PAUSE = Backoff(first=10.0, maximum=600.0)
 #: Schedulers of ended jobs whose API stays in memory; compiled files of waiting jobs.
@@ -128,8 +127,8 @@ class QueueService:
         return self._usage_log.totals()
 
     def masked_file(self, name: JobId) -> Mapping[str, Any]:
-        """Return the job file without secrets."""
-        return mask_options(self.store.file(name))
+        """Return the job file without secrets and defaults."""
+        return masked(self.store.file(name))
 
     # --- requests, from threads of the API
 
@@ -185,7 +184,13 @@ class QueueService:
         return job
 
     def update(self, name: JobId, file: Mapping[str, Any], owner: str) -> Job:
-        """Replace the options of a job; its running scheduler restarts with them."""
+        """Replace the options of a job; its running scheduler restarts with them.
+
+        Masked values keep what is stored.
+        """
+        self.job(name)
+        read_job_file(self.settings, file, owner)
+        file = unmasked(file, self.store.file(name))
         checked = read_job_file(self.settings, file, owner)
         with self._lock:
             job = self.job(name)
@@ -198,7 +203,7 @@ class QueueService:
         if run is not None:
             run.stop()
             with self._lock:
-                self._start(job)
+                self._start(self.store.jobs[name])  # it may have been cancelled meanwhile
         self._wakeup.set()
         return job
 
@@ -251,7 +256,7 @@ class QueueService:
             while not self._stopping.is_set():
                 self._leadership.check()
                 self._cycle()
-                self._wakeup.wait(INTERVAL if self._has_unsettled else None)
+                self._wakeup.wait(INTERVAL if self._has_unsettled else _SLOW_INTERVAL if self._runs else None)
                 self._wakeup.clear()
             for run in tuple(self._runs.values()):
                 run.stop()
@@ -299,7 +304,7 @@ class QueueService:
         with self._lock:
             job = self.store.jobs[name]
             if job.state is JobState.STARTING and run.is_launched:
-                job, self._is_current = self._change(job, Happening.LAUNCHED, ""), False
+                job, self._is_current = self._change(replace(job, misses=0), Happening.LAUNCHED, ""), False
             if run.has_ended and self._runs.get(name) is run:
                 del self._runs[name]
                 if run.error is not None:
@@ -396,7 +401,13 @@ class QueueService:
 
     def _fits(self, places: Places, job: Job) -> str:
         """Return why the job does not find its places now; empty: it does."""
-        return places.shortage(sum(job.tasks, Needs())) or places.mismatch(self._spec(job.id, job.digest))
+        return places.shortage(sum(job.tasks, Needs())) or self._mismatch(places, job)
+
+    def _mismatch(self, places: Places, job: Job) -> str:
+        try:
+            return places.mismatch(self._spec(job.id, job.digest))
+        except OptionsError as error:  # of an earlier version of the service
+            return f"its options have become invalid: {error}"
 
     def _compiled(self, name: JobId, _digest: str) -> ServiceSpec:
         return read_job_file(self.settings, self.store.file(name), self.store.jobs[name].owner).spec
@@ -438,7 +449,7 @@ class QueueService:
 
             def fits_without(stopped: tuple[Job, ...], job: Job = job) -> bool:
                 freed = places.without(self._runs[each.id].state for each in stopped)
-                return not freed.mismatch(self._spec(job.id, job.digest))
+                return not self._mismatch(freed, job)
 
             chosen = victims(
                 job,
