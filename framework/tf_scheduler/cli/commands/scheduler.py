@@ -12,6 +12,7 @@ import ssl
 import sys
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,9 +24,11 @@ from tf_scheduler.logging_setup import handle_signals_in_thread
 from tf_scheduler.mesos.registration import LostFrameworks
 from tf_scheduler.options.environment import to_document
 from tf_scheduler.options.load import parse
-from tf_scheduler.queue_service.build import QueueProcess, build_queue
 from tf_scheduler.service.build import SchedulerProcess, build_scheduler
 from tf_scheduler.service.options import api_port, load_settings
+
+if TYPE_CHECKING:
+    from tf_scheduler.queue_service.build import QueueProcess
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +93,13 @@ def run(file: Path | None, reset: str, adopt: str, force: bool) -> None:
         raise click.UsageError(f"--adopt {adopt}: invalid with --reset")
     document = to_document(os.environ) if file is None else parse(read_bytes(file), str(file))
     settings = load_settings(document, os.environ, LostFrameworks(adopt, reset, force))
-    process = build_queue(settings) if settings.is_queue else build_scheduler(settings)
+    process: SchedulerProcess | QueueProcess
+    if settings.is_queue:
+        from tf_scheduler.queue_service.build import build_queue  # most services have one job
+
+        process = build_queue(settings)
+    else:
+        process = build_scheduler(settings)
     # `stop` sets an event that the main thread may just be waiting for, with its lock held.
     with handle_signals_in_thread(partial(_stop, process), signal.SIGTERM, signal.SIGINT):
         process.run()
