@@ -165,7 +165,8 @@ class QueueService:
         with self._lock:
             job = self.job(name)
             if not job.state.has_ended and job.state is not JobState.CANCELLING:
-                job = self._change(job, Happening.CANCELLED, f"cancelled by {who}")
+                verdict = Verdict.STOPPED if job.state is JobState.QUEUED else None
+                job = self._change(job, Happening.CANCELLED, f"cancelled by {who}", verdict)
                 self._act(job)
         self._wakeup.set()
         return job
