@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
+from tf_executor.contract.states import Verdict
 from tf_executor.contract.text import list_names
 from tf_scheduler.model.ids import AgentId, UnixTime
 from tf_scheduler.model.resources import Needs, format_thousandths
@@ -187,7 +188,7 @@ def _next(
     limit_end = math.inf
     for job in waiting[:_COMPARED]:
         limit = queues[job.queue].max_jobs
-        is_open = all(name in found or (name in jobs and jobs[name].state.has_ended) for name in job.after)
+        is_open = all(name in found or (name in jobs and jobs[name].verdict is Verdict.SUCCEEDED) for name in job.after)
         is_open = is_open and job.not_before <= at and not (limit and running.get(job.queue, 0) >= limit)
         ends_in_time = limit_end == math.inf or (seconds_of(job) and at + seconds_of(job) <= limit_end)
         if not (is_open and ends_in_time):
@@ -219,7 +220,9 @@ def _later(
         lacks = [
             name for name, has, want in zip(RESOURCES, total, _amounts(_sum(job.tasks)), strict=True) if want > has
         ]
-        if lacks:
+        if job.after and not lacks:
+            result[job.id] = Estimate(None, f"it comes after {list_names(job.after)}")
+        elif lacks:
             result[job.id] = Estimate(None, f"the cluster has too little {' and '.join(lacks)} for it")
         elif len(found) >= _EXACT:
             before = place + len(found)

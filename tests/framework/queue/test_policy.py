@@ -194,6 +194,15 @@ def test_estimate_is_unknown_without_an_end() -> None:
     assert (None, "first has no expected end") == (found[second.id].at, found[second.id].grounds)
 
 
+def test_job_after_a_cancelled_one_has_no_estimate() -> None:
+    first = replace(make_job("first"), state=JobState.CANCELLED, verdict=Verdict.STOPPED)
+    job = make_job("second", after=(first.id,))
+
+    found = estimates([job], {first.id: first, job.id: job}, {}, {AGENT: SLOT}, {}, 0.0, QUEUES)
+
+    assert (None, "it comes after first") == (found[job.id].at, found[job.id].grounds)
+
+
 def test_too_big_job_has_no_estimate() -> None:
     found = estimates([make_job("huge", slots=9)], {}, {}, {AGENT: SLOT}, {}, 0.0, QUEUES)
 
