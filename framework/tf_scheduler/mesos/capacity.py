@@ -45,7 +45,7 @@ def read_capacity(ask: Callable[[Json], SendResult], role: str) -> Capacity:
         agents = [item for item in reply.answer["get_agents"].get("agents", ()) if item.get("active", True)]
         totals = [decode.resource(each) for item in agents for each in item.get("total_resources", ())]
         quota = _quota(quotas.answer, agents, role) if isinstance(quotas, Sent) else None
-        total = _sum(entry for entry in totals if _is_for(entry, role))
+        total = Needs.of(entry for entry in totals if _is_for(entry, role))
         return Capacity(total, [_offer(item, role) for item in agents], quota)
     except MALFORMED as error:
         return Capacity(problem=f"the Mesos master lists its agents in an unexpected form: {error!r}")
@@ -100,19 +100,11 @@ def _cut(total: Ranges, used: Ranges) -> Ranges:
     return tuple(left)
 
 
-def _sum(entries: Iterable[Resource]) -> Needs:
-    amounts: dict[str, int] = {}
-    for entry in entries:
-        if isinstance(entry.value, int) and entry.name in ("cpus", "mem", "disk", "gpus"):
-            amounts[entry.name] = amounts.get(entry.name, 0) + entry.value
-    return Needs(**amounts)
-
-
 def _quota(answer: Json, agents: Iterable[Json], role: str) -> Mapping[str, int] | None:
     """Return what the limits of a role leave; None without limits."""
     configs = answer["get_quota"]["status"].get("configs", ())
     limits: Json = next((item.get("limits", {}) for item in configs if item["role"] == role), {})
     allocated = [each for item in agents for each in item.get("allocated_resources", ())]
-    used = _sum(decode.resource(each) for each in allocated if each.get("allocation_info", {}).get("role") == role)
+    used = Needs.of(decode.resource(each) for each in allocated if each.get("allocation_info", {}).get("role") == role)
     left = {name: thousandths(float(limit["value"])) - getattr(used, name, 0) for name, limit in limits.items()}
     return left or None

@@ -74,6 +74,14 @@ class Needs:
             self.ports + other.ports,
         )
 
+    @classmethod
+    def of(cls, resources: Iterable[Resource]) -> Needs:
+        """Return the sums of the scalars of the resources; `ports` is 0."""
+        amounts = Counter[str]()
+        for item in resources:
+            amounts[item.name] += item.value if isinstance(item.value, int) else 0
+        return cls(amounts["cpus"], amounts["mem"], amounts["disk"], amounts["gpus"])
+
     def scalars(self) -> tuple[tuple[str, int], ...]:
         """Return (resource name, thousandths) of every needed scalar."""
         pairs = (("cpus", self.cpus), ("mem", self.mem), ("disk", self.disk), ("gpus", self.gpus))

@@ -24,16 +24,12 @@ class Places:
 
     agents: Sequence[Agent] = ()
     quota: Mapping[str, int] | None = None
-    #: Resource -> amount that is free on all agents.
-    free: Mapping[str, int] = field(default_factory=dict)
+    #: What is free on all agents.
+    free: Needs = field(default_factory=Needs)
 
     @classmethod
     def of(cls, agents: Sequence[Agent], quota: Mapping[str, int] | None) -> Places:
-        free: dict[str, int] = {}
-        for agent in agents:
-            for name, amount in _amounts(agent.resources).items():
-                free[name] = free.get(name, 0) + amount
-        return cls(agents, quota, free)
+        return cls(agents, quota, Needs.of(entry for agent in agents for entry in agent.resources))
 
     @classmethod
     def after(cls, capacity: Capacity, pending: Iterable[tuple[ServiceSpec, Sequence[TaskSpec]]]) -> Places:
@@ -48,7 +44,7 @@ class Places:
     def shortage(self, needs: Needs) -> str:
         """Return which resource is too scarce on all agents together; empty: none."""
         for name, amount in needs.scalars():
-            if amount > self.free.get(name, 0):
+            if amount > getattr(self.free, name):
                 return f"needs {name} {format_thousandths(amount)}, free are {self._where(name)}"
             if self.quota is not None and amount > self.quota.get(name, amount):
                 left = format_thousandths(self.quota[name])
@@ -75,16 +71,16 @@ class Places:
 
     def room(self) -> Mapping[AgentId, Needs]:
         """Return the free amounts by agent."""
-        return {agent.id: _needs(agent.resources) for agent in self.agents}
+        return {agent.id: Needs.of(agent.resources) for agent in self.agents}
 
     def _where(self, name: str) -> str:
         """Return the free amount of a resource, and the agents that have most of it."""
         amounts = sorted(
-            ((_amounts(agent.resources).get(name, 0), agent.hostname) for agent in self.agents), reverse=True
+            ((getattr(Needs.of(agent.resources), name), agent.hostname) for agent in self.agents), reverse=True
         )
         named = ", ".join(f"{host} {format_thousandths(amount)}" for amount, host in amounts[:_NAMED])
         more = f" and {len(amounts) - _NAMED} more agents" if len(amounts) > _NAMED else ""
-        return f"{format_thousandths(self.free.get(name, 0))} ({named}{more})"
+        return f"{format_thousandths(getattr(self.free, name))} ({named}{more})"
 
 
 def held(states: Mapping[JobId, SchedulerState]) -> Mapping[JobId, Mapping[AgentId, Needs]]:
@@ -95,22 +91,9 @@ def held(states: Mapping[JobId, SchedulerState]) -> Mapping[JobId, Mapping[Agent
         for record in state.stored.tasks.values():
             status = state.stored.statuses.get(record.id)
             if status is None or not status.state.has_ended:
-                own[record.agent_id] = own.get(record.agent_id, Needs()) + _needs(record.resources)
+                own[record.agent_id] = own.get(record.agent_id, Needs()) + Needs.of(record.resources)
     return result
-
-
-def _needs(resources: Iterable[Resource]) -> Needs:
-    amounts = _amounts(resources)
-    return Needs(**{name: amounts.get(name, 0) for name in ("cpus", "mem", "disk", "gpus")})
 
 
 def _context(spec: ServiceSpec) -> PlacementContext:
     return PlacementContext(spec.executor.needs, spec.placement)
-
-
-def _amounts(resources: Iterable[Resource]) -> dict[str, int]:
-    amounts: dict[str, int] = {}
-    for entry in resources:
-        if isinstance(entry.value, int):
-            amounts[entry.name] = amounts.get(entry.name, 0) + entry.value
-    return amounts
