@@ -9,6 +9,7 @@ from typing import Any, Iterator, Mapping, Sequence
 
 import click
 
+from tf_executor.contract.bodies import MAX_PRIORITY
 from tf_executor.contract.text import format_duration
 
 from .client import QueuedJob, ServiceClient, api_path
@@ -368,7 +369,9 @@ def show(call: CommandCall) -> int:
 @command("queue move", examples=("train-3 --priority 50", "train-3 --queue research"))
 @argument("job", help="Id of the job.", example="train-3")
 @click.option("--queue", metavar="QUEUE", help="Queue to move it to.")
-@click.option("--priority", type=IntRange(0, 100), metavar="NUMBER", help="New priority, 0 to 100.")
+@click.option(
+    "--priority", type=IntRange(0, MAX_PRIORITY), metavar="NUMBER", help=f"New priority, 0 to {MAX_PRIORITY}."
+)
 def move(call: CommandCall, job: str, queue: str | None, priority: int | None) -> int:
     """Change the queue or the priority of a job."""
     changes = {name: value for name, value in (("queue", queue), ("priority", priority)) if value is not None}

@@ -19,6 +19,7 @@ from urllib.parse import quote, urlsplit
 
 import click
 
+from tf_executor.contract.bodies import MAX_PRIORITY
 from tf_executor.contract.reports import Progress, describe_progress, format_step
 from tf_executor.contract.states import Activity
 from tf_executor.contract.text import UNKNOWN, format_duration, format_loss, format_size, list_names, pluralize
@@ -309,7 +310,9 @@ def submit_document(call: CommandCall, document: Mapping[str, Any], file: str, *
 JOB_OPTIONS = (
     click.Option(["--to"], metavar="SERVICE", help="Queue service that runs the job."),
     click.Option(["--queue"], metavar="QUEUE", help="Queue of the job."),
-    click.Option(["--priority"], type=IntRange(0, 100), metavar="NUMBER", help="Priority, 0 to 100."),
+    click.Option(
+        ["--priority"], type=IntRange(0, MAX_PRIORITY), metavar="NUMBER", help=f"Priority, 0 to {MAX_PRIORITY}."
+    ),
     click.Option(["--after"], multiple=True, metavar="ID", help="Start after this job has succeeded."),
     click.Option(["--id"], metavar="ID", help="Id of the job. Default: chosen by the service."),
 )

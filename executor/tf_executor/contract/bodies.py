@@ -550,6 +550,10 @@ class OverviewBody(_OverviewBody, total=False):
     restarts: int
 
 
+#: Highest priority of a job of a queue service; the lowest is 0.
+MAX_PRIORITY = 100
+
+
 class QueuedJobBody(TypedDict):
     """A job of a queue service."""
 

@@ -26,7 +26,6 @@ from .views import QueueSnapshot, job_body, queue_body
 
 #: Path of a request to a job's own API or page.
 _OF_JOB = re.compile(r"/v1/jobs/(?P<job>[^/]+)(?P<rest>/(?:v1(?:/.*)?|page/.*|tensorboard/.*)?)")
-_MAX_PRIORITY = 100
 #: Health of a service that does not reach Mesos: a restart by Marathon would not help.
 _WITHOUT_MESOS = 318
 
@@ -143,8 +142,8 @@ class QueueApi:
         if queue is not None and not isinstance(queue, str):
             raise BadRequestError("queue: must be text")
         is_number = isinstance(priority, int) and not isinstance(priority, bool)
-        if priority is not None and not (is_number and 0 <= priority <= _MAX_PRIORITY):
-            raise BadRequestError(f"priority: must be a whole number from 0 to {_MAX_PRIORITY}")
+        if priority is not None and not (is_number and 0 <= priority <= bodies.MAX_PRIORITY):
+            raise BadRequestError(f"priority: must be a whole number from 0 to {bodies.MAX_PRIORITY}")
         return View(self._body(await asyncio.to_thread(self._queue.move, job.id, queue, priority)))
 
     async def _cancel(self, request: ApiRequest) -> ApiAnswer:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tf_executor.contract.bodies import MAX_PRIORITY
+
 from .fields import Integer, NameList, Number, RecordList, Seconds, Section, String, section
 
 #: A service name without folders, which is at most a DNS label.
@@ -55,7 +57,7 @@ class JobFileSection(Section):
     """Schema of the section `job` of a job file; the options of a service lack it."""
 
     queue = String("Queue of the job. Empty: the first of queue.queues.", pattern=WORD, expected=WORD_EXPECTED)
-    priority = Integer("Priority of the job: a higher one starts earlier.", 0, maximum=100)
+    priority = Integer("Priority of the job: a higher one starts earlier.", 0, maximum=MAX_PRIORITY)
     after = NameList(
         "Ids of the jobs that must have succeeded before this one starts.", pattern=WORD, expected=WORD_EXPECTED
     )
