@@ -75,7 +75,7 @@ def read_job_file(settings: ServiceSettings, file: Document, owner: str) -> Chec
     """Validate a user's job file. Raises OptionsError with all problems."""
     fields, document = split_job(file)
     name = JobId(fields.id or "job")
-    options = _resolved(settings, name, document)
+    options = _resolved(settings, document, _complete(settings, name, document))
     if problems := [*_secret_problems(settings, options, owner)]:
         raise OptionsError(problems)
     digest = hashlib.sha256(json.dumps(file, sort_keys=True).encode()).hexdigest()
@@ -92,8 +92,9 @@ def job_settings(settings: ServiceSettings, job: Job, file: Document, folder: Pa
 
     Raises OptionsError if the options have become invalid, for example for a new version of the service.
     """
-    document, environment = _complete(settings, job.id, split_job(file)[1]), _environment(settings)
-    options = _resolved(settings, job.id, split_job(file)[1])
+    own, environment = split_job(file)[1], _environment(settings)
+    document = _complete(settings, job.id, own)
+    options = _resolved(settings, own, document)
     redact_in_log(job.id, known_secrets(options, environment))
     own_spec = partial(_spec_of, settings, job.id)
     policy = replace(settings.access.policy, owner=job.owner)
@@ -119,12 +120,12 @@ def _complete(settings: ServiceSettings, name: JobId, document: Document) -> dic
     return {**whole, "service": {**whole.get("service", {}), **own}}
 
 
-def _resolved(settings: ServiceSettings, name: JobId, document: Document) -> Document:
+def _resolved(settings: ServiceSettings, document: Document, whole: Document) -> Document:
+    """Resolve a job's options `document`, completed to `whole`. Raises OptionsError."""
     assert settings.options is not None
     problems = [*_foreign(settings.options.options, document)]
     if not names_program(document):
         problems.append(Problem("service.command", "required, because no option names a program"))
-    whole = _complete(settings, name, document)
     try:
         options = resolve(whole, package_defaults(whole, _environment(settings)), CLUSTER_RULES)
     except OptionsError as error:

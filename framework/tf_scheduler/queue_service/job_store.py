@@ -73,14 +73,13 @@ class QueueStore:
         self.apply_own(job.id, own, _put(job))
         self.jobs[job.id] = job
 
-    def drop(self, names: Iterable[JobId]) -> None:
-        """Delete ended jobs with all that is stored of them."""
+    def drop(self, name: JobId) -> None:
+        """Delete an ended job with all that is stored of it."""
         with self._lock:
-            for name in names:
-                own = [Delete(f"{_OWN}{name}/{key}") for key in self._own.get(name, {})]
-                self._store.apply([Delete(f"{_JOBS}{name}"), Delete(f"{_FILES}{name}"), *own])
-                del self.jobs[name], self._files[name]
-                self._own.pop(name, None)
+            own = [Delete(f"{_OWN}{name}/{key}") for key in self._own.get(name, {})]
+            self._store.apply([Delete(f"{_JOBS}{name}"), Delete(f"{_FILES}{name}"), *own])
+            del self.jobs[name], self._files[name]
+            self._own.pop(name, None)
 
     def file(self, name: JobId) -> Any:
         """Return the job file, as submitted."""
@@ -167,5 +166,6 @@ def _job(fields: dict[str, Any]) -> Job:
 
 def framework_of(values: Mapping[str, bytes]) -> str:
     """Return the id of the framework in the state of a scheduler; empty: it has none."""
-    framework = json.loads(values.get(records.FRAMEWORK, b"{}"))
+    data = values.get(records.FRAMEWORK)
+    framework = {} if data is None else records.decode_value(records.FRAMEWORK, data, dict, "the state of a job")
     return "" if framework.get("removed") else str(framework.get("id", ""))

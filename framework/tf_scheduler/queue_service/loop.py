@@ -495,9 +495,10 @@ class QueueService:
     def _trim(self) -> None:
         """Forget the oldest results."""
         with self._lock:
-            ended = sorted((job for job in self.store.jobs.values() if job.state.has_ended), key=lambda job: job.since)
-            for job in ended[: max(0, len(ended) - self.options.keep_results)]:
-                self.store.drop([job.id])
+            ended = [job for job in self.store.jobs.values() if job.state.has_ended]
+            surplus = max(0, len(ended) - self.options.keep_results)
+            for job in sorted(ended, key=lambda job: job.since)[:surplus] if surplus else ():
+                self.store.drop(job.id)
                 self._shown.pop(job.id, None)
 
     # --- schedulers of jobs

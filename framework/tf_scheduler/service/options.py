@@ -41,7 +41,7 @@ from tf_scheduler.options.load import (
     resolve,
 )
 from tf_scheduler.options.schema.document import changed_options, mask_options
-from tf_scheduler.options.schema.service import runs_check_job
+from tf_scheduler.options.schema.service import is_queue, runs_check_job
 from tf_scheduler.options.spec import to_spec
 from tf_scheduler.options.update import Difference, describe_difference, difference
 from tf_scheduler.options.warnings import find_warnings, security_is_weakened
@@ -116,7 +116,7 @@ class ServiceSettings:
     @property
     def is_queue(self) -> bool:
         """Whether the service runs jobs of a queue."""
-        return self.options is not None and self.options.options["service"]["kind"] == "queue"
+        return self.options is not None and is_queue(self.options.options)
 
     @property
     def shared_runs(self) -> str:

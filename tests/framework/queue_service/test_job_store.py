@@ -75,7 +75,7 @@ def test_dropped_jobs_leave_nothing(open_store: Open) -> None:
     queue.put([job], {})
     queue.store_of(job.id).apply([Put("result", b"x")])
 
-    queue.drop([job.id])
+    queue.drop(job.id)
 
     assert {} == open_store().load()
 
