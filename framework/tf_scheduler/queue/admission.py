@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from tf_executor.contract.states import Verdict
 from tf_executor.contract.text import format_duration
 from tf_scheduler.model.ids import UnixTime
 
-from .estimates import Estimate, longest_hold
+from .cluster import ClusterRoom, PassingRule, Room
+from .estimates import Estimate
 from .job import Job, JobId, JobState
 from .shares import QueueSpec, QueueUsage
 
@@ -34,6 +37,9 @@ class QueueFacts:
     #: Expected ends of running jobs, where known.
     ends: Mapping[JobId, UnixTime] = field(default_factory=dict)
     estimates: Mapping[JobId, Estimate] = field(default_factory=dict)
+    #: What is free now, and what each running job gives back at its end, by agent.
+    free: Room = field(default_factory=dict)
+    held: Mapping[JobId, Room] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,25 +53,39 @@ class Admission:
 
 
 def next_admission(facts: QueueFacts) -> Admission:
-    """Return the next job to admit. One gang starts at a time."""
+    """Return the next job to admit. One gang starts at a time.
+
+    No job starves: if the first job in the order lacks room, others start only if that does not delay it. So it starts
+    at the latest when the jobs end that run then, if they end as expected.
+    """
+    starting = next((job for job in facts.jobs.values() if job.state is JobState.STARTING), None)
+    # A late job may end any moment: otherwise jobs with wrong durations could pass forever.
+    late = {job.id: facts.now for job in facts.jobs.values() if job.state is JobState.RUNNING and facts.seconds_of(job)}
+    ends = {**late, **facts.ends}
+    rule = PassingRule(ClusterRoom.of(facts.jobs, ends, facts.free, facts.held, facts.now, facts.seconds_of))
     waits: dict[JobId, str] = {}
     lack_room: list[Job] = []
-    starting = next((job for job in facts.jobs.values() if job.state is JobState.STARTING), None)
+    over_limit = cache(lambda queue, needs: facts.usage.over_limit(facts.queues[queue], needs))
+    chosen, compared = None, 0
     for job in facts.order:
-        if why := not_yet(facts.jobs, job, facts.now) or facts.usage.over_limit(facts.queues[job.queue], job.needs):
+        if why := not_yet(facts.jobs, job, facts.now) or over_limit(job.queue, job.needs):
             waits[job.id] = why
-        elif starting is not None:
+            continue
+        if compared == MAX_COMPARED:
+            break
+        compared += 1
+        if starting is not None:
             waits[job.id] = f"{starting.id} is starting; one job starts at a time"
-        elif lack_room and (why := _delays(facts, job, lack_room[0])):
-            waits[job.id] = why
+        elif not rule.permits(job, facts.seconds_of(job)):
+            waits[job.id] = _passing(rule)
         elif why := facts.fits(job):
             waits[job.id] = why
             lack_room.append(job)
+            rule.add(job)
         else:
-            return Admission(job, waits, lack_room)
-        if len(waits) >= MAX_COMPARED:
+            chosen = job
             break
-    return Admission(None, waits, lack_room)
+    return Admission(chosen, waits, lack_room)
 
 
 def not_yet(jobs: Mapping[JobId, Job], job: Job, now: UnixTime) -> str:
@@ -80,15 +100,10 @@ def not_yet(jobs: Mapping[JobId, Job], job: Job, now: UnixTime) -> str:
     return ""
 
 
-def _delays(facts: QueueFacts, job: Job, head: Job) -> str:
-    """Return how the job would delay one before it that waits too long; empty: not."""
-    if facts.now - head.submitted < longest_hold(facts.ends, facts.now):
-        return ""
-    start = facts.estimates.get(head.id)
-    if start is None or start.at is None:
-        return f"{head.id} waits for long, and its start is unknown"
-    seconds = facts.seconds_of(job)
-    if seconds and facts.now + seconds <= start.at:
-        return ""
-    why = "would end later" if seconds else "has no expected duration"
-    return f"{head.id} waits for long and starts in {format_duration(round(start.at - facts.now))}; this job {why}"
+def _passing(rule: PassingRule) -> str:
+    """Return why a job may not pass the first one that lacks room."""
+    assert rule.first is not None
+    if rule.start[0] == math.inf:
+        return f"it would take the room that {rule.first.id} waits for"
+    seconds = round(rule.start[0] - rule.room.now)
+    return f"it would delay {rule.first.id}, which starts in {format_duration(seconds)}"

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from tf_executor.contract.states import Verdict
 from tf_executor.contract.text import list_names
-from tf_scheduler.model.ids import AgentId, UnixTime
+from tf_scheduler.model.ids import UnixTime
 from tf_scheduler.model.resources import Needs, format_thousandths
 
+from .cluster import START_SECONDS, ClusterRoom, PassingRule, Room
 from .job import Job, JobId, JobState
-from .shares import RESOURCES, QueueSpec
+from .shares import RESOURCES, QueueSpec, QueueUsage
 
-#: Resources by agent.
-Room = Mapping[AgentId, Needs]
-_Amounts = tuple[int, ...]
-
-#: Seconds from the admission of a job until the next one may be admitted.
-START_SECONDS = 3.0
-#: Starts that are imitated one by one; and jobs that are compared with the room after each end.
-_EXACT, _COMPARED = 200, 30
-#: From this number of agents on, all agents together count as one.
-_MANY = 100
+#: Starts that are imitated one by one, fewer on many agents; and jobs at which each start looks.
+_EXACT, _EXACT_AGENTS, _COMPARED = 200, 20_000, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,62 +29,31 @@ class Estimate:
     when: str = ""
 
 
-#: Minimum seconds that a job waits before smaller jobs behind it must end in time for it.
-SHORTEST_HOLD = 60.0
+class Forecast(Mapping[JobId, Estimate]):
+    """Estimates of the queued jobs; those of the jobs far behind are made on demand."""
+
+    def __init__(self, exact: Mapping[JobId, Estimate], behind: Sequence[Job], later: Callable[[Job, int], Estimate]):
+        self._exact, self._later = exact, later
+        self._behind = {job.id: (job, place) for place, job in enumerate(behind)}
+
+    def __getitem__(self, name: JobId) -> Estimate:
+        return self._exact[name] if name in self._exact else self._later(*self._behind[name])
+
+    def __iter__(self) -> Iterator[JobId]:
+        yield from self._exact
+        yield from self._behind
+
+    def __len__(self) -> int:
+        return len(self._exact) + len(self._behind)
 
 
-def longest_hold(ends: Mapping[JobId, UnixTime], now: UnixTime) -> float:
-    """Return the seconds after which smaller jobs may no longer delay a waiting job.
+def expected_end(started: UnixTime, seconds: float, now: UnixTime) -> UnixTime | None:
+    """Return when a running job is expected to end; None: unknown.
 
-    Twice the longest time in which a running job is expected to end. From then on, only jobs that end before its
-    expected start are admitted behind it. So a job whose turn has come waits for at most this time, and until the jobs
-    end that run then.
+    A job that runs longer than expected is expected to take a twentieth more, until it has taken twice the time.
     """
-    return max(SHORTEST_HOLD, 2 * max((end - now for end in ends.values()), default=0.0))
-
-
-@dataclass(slots=True)
-class _Cluster:
-    """Free amounts by agent, and what ends when."""
-
-    free: list[list[int]]
-    #: Agents with GPUs: Mesos offers them only to jobs that ask for GPUs.
-    kept: set[int]
-    #: (end, job, (agent, amounts) of its tasks).
-    ends: list[tuple[UnixTime, JobId, list[tuple[int, _Amounts]]]]
-    #: Jobs without an expected end.
-    endless: list[JobId]
-
-    def place(self, job: Job) -> list[tuple[int, _Amounts]] | None:
-        """Take the first agents with room, largest tasks first; None: nothing is taken."""
-        taken: list[tuple[int, _Amounts]] = []
-        barred = set[int]() if job.needs.gpus else self.kept
-        for task in job.tasks:
-            amounts = _amounts(task)
-            free = (place for place, has in enumerate(self.free) if _covers(has, amounts) and place not in barred)
-            agent = next(free, None)
-            if agent is None:
-                self.give(taken)
-                return None
-            self.free[agent] = [has - amount for has, amount in zip(self.free[agent], amounts, strict=True)]
-            taken.append((agent, amounts))
-        return taken
-
-    def start_of(self, job: Job) -> UnixTime:
-        """Return when the job has room if no other starts; 0: unknown."""
-        before = [list(agent) for agent in self.free]
-        start = 0.0
-        for end, _, given in sorted(self.ends):
-            self.give(given)
-            if self.place(job) is not None:
-                start = end
-                break
-        self.free = before
-        return start
-
-    def give(self, taken: Iterable[tuple[int, _Amounts]]) -> None:
-        for agent, amounts in taken:
-            self.free[agent] = [has + amount for has, amount in zip(self.free[agent], amounts, strict=True)]
+    is_known = seconds > 0 and now < started + 2 * seconds
+    return max(started + seconds, now + seconds / 20) if is_known else None
 
 
 def estimates(
@@ -115,133 +76,108 @@ def estimates(
         held: What each running job gives back at its end, by agent.
         seconds_of: Expected duration of a queued job; 0: unknown.
     """
-    cluster, total = _cluster(jobs, ends, free, held, now)
-    running = dict.fromkeys(queues, 0)
-    for job in jobs.values():
-        if job.state.has_scheduler:
-            running[job.queue] = running.get(job.queue, 0) + 1
-    waiting, found, freed = list(order), dict[JobId, Estimate](), ""
-    at = now + START_SECONDS * any(job.state is JobState.STARTING for job in jobs.values())
-    while waiting and len(found) < _EXACT:
-        hold = longest_hold({name: end for end, name, _ in cluster.ends}, at)
-        chosen = _next(waiting, cluster, at, hold, found, jobs, running, queues, seconds_of)
-        if chosen is not None:
-            job, taken = chosen
-            waiting.remove(job)
-            found[job.id] = Estimate(at, _grounds(job, freed), freed)
-            running[job.queue] = running.get(job.queue, 0) + 1
-            if seconds := seconds_of(job):
-                heappush(cluster.ends, (at + seconds, job.id, taken))
-            else:
-                cluster.endless.append(job.id)
-            at += START_SECONDS
-        elif cluster.ends:
-            end, freed, given = heappop(cluster.ends)
-            at = max(at, end)
-            cluster.give(given)
-            running[jobs[freed].queue] -= 1
-        else:
-            break
-    return {**found, **_later(waiting, found, cluster, total, now)}
+    cluster = ClusterRoom.of(jobs, ends, free, held, now, seconds_of)
+    if any(job.state is JobState.STARTING for job in jobs.values()):
+        cluster.now += START_SECONDS
+    usage = QueueUsage.of(jobs.values(), Needs())
+    future = _Future(cluster, jobs, queues, usage, list(order), seconds_of)
+    future.limit = min(_EXACT, _EXACT_AGENTS // max(1, len(cluster.free)))
+    while future.waiting and len(future.found) < future.limit and future.step():
+        pass
+    return Forecast(future.found, future.waiting, future.later(now))
 
 
-def _cluster(
-    jobs: Mapping[JobId, Job], ends: Mapping[JobId, UnixTime], free: Room, held: Mapping[JobId, Room], now: UnixTime
-) -> tuple[_Cluster, list[int]]:
-    """Return the cluster now, and its amounts when all running jobs have ended."""
-    names = sorted({*free, *(agent for room in held.values() for agent in room)})
-    place = {name: 0 if len(names) > _MANY else index for index, name in enumerate(names)}
-    gpus = {name for room in (free, *held.values()) for name, needs in room.items() if needs.gpus}
-    kept = {place[name] for name in gpus} if len(names) <= _MANY else set[int]()
-    cluster = _Cluster([[0] * len(RESOURCES) for _ in set(place.values())], kept, [], [])
-    cluster.give((place[name], _amounts(needs)) for name, needs in free.items())
-    total = [sum(column) for column in zip(*cluster.free, strict=True)] or [0] * len(RESOURCES)
-    for job in jobs.values():
-        if not job.state.has_scheduler:
-            continue
-        taken = [(place[agent], _amounts(needs)) for agent, needs in held.get(job.id, {}).items()]
-        for _, amounts in taken:
-            total = [one + other for one, other in zip(total, amounts, strict=True)]
-        if job.id in ends:
-            cluster.ends.append((max(now, ends[job.id]), job.id, taken))
-        else:
-            cluster.endless.append(job.id)
-    heapify(cluster.ends)
-    return cluster, total
+@dataclass(slots=True)
+class _Future:
+    """What happens to the waiting jobs, in expected time."""
+
+    cluster: ClusterRoom
+    jobs: Mapping[JobId, Job]
+    queues: Mapping[str, QueueSpec]
+    usage: QueueUsage
+    waiting: list[Job]
+    seconds_of: Callable[[Job], float]
+    limit: int = _EXACT
+    found: dict[JobId, Estimate] = field(default_factory=dict)
+    #: Jobs that have ended, in order.
+    ended: dict[JobId, Job] = field(default_factory=dict)
+
+    def step(self) -> bool:
+        """Start a job, or let time pass until something changes; False: nothing will."""
+        cluster = self.cluster
+        while cluster.ends and cluster.ends[0][0] <= cluster.now:
+            name = cluster.end_next()
+            self.ended[name] = self.jobs[name]
+            self.usage = self.usage.changed(self.jobs[name], -1)
+        if self._start_next():
+            cluster.now += START_SECONDS
+            return True
+        pauses = [job.not_before for job in self.waiting[:_COMPARED] if job.not_before > cluster.now]
+        until = min([*pauses, *(each[0] for each in cluster.ends[:1])], default=math.inf)
+        cluster.now = cluster.now if until == math.inf else until
+        return until < math.inf
+
+    def _start_next(self) -> bool:
+        """Start the first job that may start, as `next_admission` would."""
+        rule = PassingRule(self.cluster)
+        for place, job in enumerate(self.waiting[:_COMPARED]):
+            if not self._is_its_turn(job) or not rule.permits(job, self.seconds_of(job)):
+                continue
+            taken = self.cluster.place(job)
+            if taken is None:
+                rule.add(job)
+                continue
+            del self.waiting[place]
+            self.cluster.start(job, taken, self.seconds_of(job))
+            self.usage = self.usage.changed(job, 1)
+            last = next(reversed(self.ended.values()), None)
+            self.found[job.id] = Estimate(self.cluster.now, _grounds(last), last.id if last else "")
+            return True
+        return False
+
+    def _is_its_turn(self, job: Job) -> bool:
+        is_limited = self.usage.over_limit(self.queues[job.queue], job.needs)
+        return job.not_before <= self.cluster.now and not is_limited and not self._before(job)
+
+    def _before(self, job: Job) -> list[JobId]:
+        """Return those of `after` that have not succeeded."""
+        return [name for name in job.after if name not in self.ended and not _has_succeeded(self.jobs.get(name))]
+
+    def later(self, now: UnixTime) -> Callable[[Job, int], Estimate]:
+        """Return the function that estimates the jobs behind, by their place there."""
+        endless, empty = self.cluster.endless, self.cluster.copy()
+        while empty.ends:
+            empty.end_next()
+        total = empty.total()
+        starts = [each.at for each in self.found.values() if each.at is not None]
+        pace = (max(starts) - now) / len(starts) if starts else 0.0
+
+        def estimate(job: Job, place: int) -> Estimate:
+            lacks = [name for name, has in zip(RESOURCES, total, strict=True) if getattr(job.needs, name) > has]
+            at, why = None, QueueUsage(Needs()).over_limit(self.queues[job.queue], job.needs)
+            if lacks:
+                why = f"the cluster has too little {' and '.join(lacks)} for it"
+            elif not empty.copy().has_room(job):  # a copy: several threads ask
+                why = "no agents have places for its tasks, even if all jobs end"
+            elif not why and len(self.found) >= self.limit:
+                count = place + len(self.found)
+                at, why = now + pace * count, f"about: {count:,} jobs are before it"
+            elif not why and (before := self._before(job)):
+                why = f"it comes after {list_names(before)}"
+            elif not why and endless:
+                why = f"{list_names(endless)} {'has' if len(endless) == 1 else 'have'} no expected end"
+            return Estimate(at, why or "no running job has to end for it")
+
+        return estimate
 
 
-def _next(
-    waiting: Sequence[Job],
-    cluster: _Cluster,
-    at: UnixTime,
-    hold: float,
-    found: Mapping[JobId, Estimate],
-    jobs: Mapping[JobId, Job],
-    running: Mapping[str, int],
-    queues: Mapping[str, QueueSpec],
-    seconds_of: Callable[[Job], float],
-) -> tuple[Job, list[tuple[int, _Amounts]]] | None:
-    """Return the first job with room, and its places.
-
-    Behind one that waits for long, only a job that ends before its start.
-    """
-    limit_end = math.inf
-    for job in waiting[:_COMPARED]:
-        limit = queues[job.queue].max_jobs
-        is_open = all(name in found or (name in jobs and jobs[name].verdict is Verdict.SUCCEEDED) for name in job.after)
-        is_open = is_open and job.not_before <= at and not (limit and running.get(job.queue, 0) >= limit)
-        ends_in_time = limit_end == math.inf or (seconds_of(job) and at + seconds_of(job) <= limit_end)
-        if not (is_open and ends_in_time):
-            continue
-        if (taken := cluster.place(job)) is not None:
-            return job, taken
-        if limit_end == math.inf and at - job.submitted >= hold:
-            limit_end = cluster.start_of(job)
-    return None
-
-
-def _grounds(job: Job, freed: str) -> str:
-    if not freed:
+def _grounds(last: Job | None) -> str:
+    """Return why a job starts after the end of another one."""
+    if last is None:
         return "there is room now"
-    amounts = (
-        f"{format_thousandths(amount)} {name}" for name, amount in job.needs.scalars() if name in ("gpus", "cpus")
-    )
-    return f"when {freed} ends; it needs {' and '.join(amounts)}"
+    name = "gpus" if last.needs.gpus else "cpus"
+    return f"when {last.id} ends and gives back {format_thousandths(getattr(last.needs, name))} {name}"
 
 
-def _later(
-    waiting: Sequence[Job], found: Mapping[JobId, Estimate], cluster: _Cluster, total: Sequence[int], now: UnixTime
-) -> dict[JobId, Estimate]:
-    """Return what is known of jobs behind those that were imitated one by one."""
-    endless = list_names([*cluster.endless[:3], *(["others"] if len(cluster.endless) > 3 else [])])
-    last = max((each.at for each in found.values() if each.at is not None), default=now)
-    pace, result = (last - now) / max(1, len(found)), dict[JobId, Estimate]()
-    for place, job in enumerate(waiting):
-        lacks = [
-            name for name, has, want in zip(RESOURCES, total, _amounts(_sum(job.tasks)), strict=True) if want > has
-        ]
-        if job.after and not lacks:
-            result[job.id] = Estimate(None, f"it comes after {list_names(job.after)}")
-        elif lacks:
-            result[job.id] = Estimate(None, f"the cluster has too little {' and '.join(lacks)} for it")
-        elif len(found) >= _EXACT:
-            before = place + len(found)
-            result[job.id] = Estimate(now + pace * before, f"about: {before:,} jobs are before it")
-        elif cluster.endless:
-            verb = "has" if len(cluster.endless) == 1 else "have"
-            result[job.id] = Estimate(None, f"{endless} {verb} no expected end")
-        else:
-            result[job.id] = Estimate(None, "no running job has to end for it")
-    return result
-
-
-def _sum(tasks: Iterable[Needs]) -> Needs:
-    return sum(tasks, Needs())
-
-
-def _amounts(needs: Needs) -> _Amounts:
-    return tuple(getattr(needs, name) for name in RESOURCES)
-
-
-def _covers(has: Sequence[int], amounts: _Amounts) -> bool:
-    return all(have >= amount for have, amount in zip(has, amounts, strict=True))
+def _has_succeeded(job: Job | None) -> bool:
+    return job is not None and job.verdict is Verdict.SUCCEEDED

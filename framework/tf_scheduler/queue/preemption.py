@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from itertools import combinations
 
 from tf_scheduler.model.ids import UnixTime
 from tf_scheduler.model.resources import Needs
 
 from .job import Job, JobId, JobState
 from .shares import QueueSpec, QueueUsage, dominant
+
+#: First jobs of which each one, and each pair, is compared with what is needed.
+_COMPARED = 10
 
 
 class Preemption(str, Enum):
@@ -18,7 +22,7 @@ class Preemption(str, Enum):
     NEVER = "never"
     #: Those of lower priority.
     PRIORITY = "priority"
-    #: Also those of queues that use more than their weighted share, for a queue that would still use less.
+    #: Also those of queues that use more than their share, for a queue that then uses at most its share.
     FAIR = "fair"
 
 
@@ -35,36 +39,38 @@ def victims(
 ) -> tuple[Job, ...]:
     """Return the fewest jobs that must stop for the urgent one; (): none can help.
 
-    First those of the queue most over its share, then of the lowest priority, then who loses the least work. Jobs that
-    run for less than `min_runtime` seconds stay.
+    Of equally many, first those of the queue most over its share, then of the lowest priority, then who loses the least
+    work. Jobs that run for less than `min_runtime` seconds stay.
 
     Args:
         fits_without: Whether the urgent job fits if these jobs stop.
         lost_seconds: Work since the last checkpoint, where known; unknown counts as the time since the start.
     """
+    active = {urgent.queue, *(name for name, count in usage.jobs.items() if count)}
+    fair_share = 1 / sum(queues[name].weight for name in active)
     own = usage.used.get(urgent.queue, Needs()) + urgent.needs
-    own_share = dominant(own, usage.capacity) / queues[urgent.queue].weight
+    is_below = dominant(own, usage.capacity) / queues[urgent.queue].weight <= fair_share
     shares = {name: usage.share(queue) for name, queue in queues.items()}
 
     def may_stop(job: Job) -> bool:
-        if job.state is not JobState.RUNNING or now - job.started < min_runtime:
+        if mode is Preemption.NEVER or job.state is not JobState.RUNNING or now - job.started < min_runtime:
             return False
-        if job.priority < urgent.priority:
-            return mode is not Preemption.NEVER
-        return mode is Preemption.FAIR and job.priority == urgent.priority and shares[job.queue] > own_share
+        is_over = mode is Preemption.FAIR and is_below and shares[job.queue] > fair_share
+        return job.priority < urgent.priority or (job.priority == urgent.priority and is_over)
 
     def cost(job: Job) -> tuple[float, int, float, str]:
         return -shares[job.queue], job.priority, lost_seconds.get(job.id, now - job.started), job.id
 
-    chosen: list[Job] = []
-    for job in sorted(filter(may_stop, running), key=cost):
-        chosen.append(job)
-        if fits_without(tuple(chosen)):
-            break
-    else:
+    candidates = sorted(filter(may_stop, running), key=cost)
+    if not candidates or not fits_without(tuple(candidates)):
         return ()
-    for job in chosen[:-1]:
-        others = tuple(each for each in chosen if each is not job)
-        if fits_without(others):
-            chosen.remove(job)
+    for count in (1, 2):
+        for group in combinations(candidates[:_COMPARED], count):
+            if fits_without(group):
+                return group
+    chosen = candidates
+    for job in reversed(candidates):
+        others = [each for each in chosen if each is not job]
+        if fits_without(tuple(others)):
+            chosen = others
     return tuple(chosen)

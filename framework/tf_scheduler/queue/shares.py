@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cache
 from heapq import heapify, heappop, heapreplace
-from typing import Any
+from operator import attrgetter
 
 from tf_scheduler.model.resources import Needs, format_thousandths
 
@@ -56,10 +55,17 @@ class QueueUsage:
         used: dict[str, Needs] = {}
         counts: dict[str, int] = {}
         for job in jobs:
-            if job.state.has_scheduler:
+            if job.state is not JobState.QUEUED and job.state.has_scheduler:
                 used[job.queue] = used.get(job.queue, Needs()) + job.needs
                 counts[job.queue] = counts.get(job.queue, 0) + 1
         return cls(capacity, used, counts)
+
+    def changed(self, job: Job, count: int) -> QueueUsage:
+        """Return the usage with a job more, or less for -1."""
+        needs, has = job.needs, self.used.get(job.queue, Needs())
+        used = Needs(*(getattr(has, name) + count * getattr(needs, name) for name in Needs.__slots__))
+        jobs = {**self.jobs, job.queue: self.jobs.get(job.queue, 0) + count}
+        return QueueUsage(self.capacity, {**self.used, job.queue: used}, jobs)
 
     def share(self, queue: QueueSpec) -> float:
         """Return the dominant share of a queue, divided by its weight."""
@@ -80,8 +86,11 @@ class QueueUsage:
 
 def dominant(used: Needs, capacity: Needs) -> float:
     """Return the largest part of a resource that is used; any part of nothing is all."""
-    parts = ((getattr(used, name), getattr(capacity, name)) for name in RESOURCES)
-    return max((amount / total if total else 1.0 for amount, total in parts if amount), default=0.0)
+    return max(_part(used.cpus, capacity.cpus), _part(used.mem, capacity.mem), _part(used.gpus, capacity.gpus))
+
+
+def _part(amount: int, total: int) -> float:
+    return (amount / total if total else 1.0) if amount else 0.0
 
 
 #: Queue -> its share times seconds, for the queues that have jobs.
@@ -117,45 +126,38 @@ def ordered(
 
     Args:
         jobs: All jobs; running ones are charged to their queues.
-        rest: Expected seconds until the ends of running jobs; those that are missing run as long as they have run.
-        seconds_of: Expected duration of a queued job.
+        rest: Expected seconds until the ends of running jobs, where known.
+        seconds_of: Expected duration of a job.
     """
-    every = tuple(jobs)
-    queued = [job for job in every if job.state is JobState.QUEUED]
-    if order is not Order.FAIR:
-        key: Callable[[Job], Any] = _by_priority if order is Order.PRIORITY else _by_time
-        return sorted(queued, key=key)
-    share_of = cache(lambda needs: dominant(needs, usage.capacity))  # thousands of jobs have the same needs
+    queued: list[Job] = []
+    charges = dict(served or {})
 
     def charge_of(job: Job, seconds: float) -> float:
-        return float(share_of(job.needs) * seconds / queues[job.queue].weight)
+        return dominant(job.needs, usage.capacity) * seconds / queues[job.queue].weight
 
-    charges = dict(served or {})
-    for job in every:
-        if job.state.has_scheduler:
-            charge = charge_of(job, (rest or {}).get(job.id, seconds_of(job)))
-            charges[job.queue] = charges.get(job.queue, 0.0) + charge
-    lines: dict[str, list[Job]] = {}
-    for job in sorted(queued, key=_by_priority, reverse=True):
-        lines.setdefault(job.queue, []).append(job)  # the first is last
-    heap = [(charges.get(name, 0.0), *_by_priority(line[-1]), name) for name, line in lines.items()]
+    for job in jobs:
+        if job.state is JobState.QUEUED:
+            queued.append(job)
+        elif job.state.has_scheduler:
+            seconds = (rest or {}).get(job.id, seconds_of(job))
+            charges[job.queue] = charges.get(job.queue, 0.0) + charge_of(job, seconds)
+    queued.sort(key=attrgetter("submitted", "id"))
+    if order is not Order.FIFO:
+        queued.sort(key=attrgetter("priority"), reverse=True)  # stable
+    if order is not Order.FAIR:
+        return queued
+    lines: dict[str, list[int]] = {}
+    for place in reversed(range(len(queued))):
+        lines.setdefault(queued[place].queue, []).append(place)  # the first is last
+    heap = [(charges.get(name, 0.0), line.pop()) for name, line in lines.items()]
     heapify(heap)
     result: list[Job] = []
     while heap:
-        charge, name = heap[0][0], heap[0][-1]
-        job = lines[name].pop()
+        charge, place = heap[0]
+        job = queued[place]
         result.append(job)
-        if lines[name]:
-            charge += charge_of(job, seconds_of(job))
-            heapreplace(heap, (charge, *_by_priority(lines[name][-1]), name))
+        if line := lines[job.queue]:
+            heapreplace(heap, (charge + charge_of(job, seconds_of(job)), line.pop()))
         else:
             heappop(heap)
     return result
-
-
-def _by_time(job: Job) -> tuple[float, str]:
-    return job.submitted, job.id
-
-
-def _by_priority(job: Job) -> tuple[int, float, str]:
-    return -job.priority, job.submitted, job.id

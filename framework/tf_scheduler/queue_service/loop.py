@@ -36,7 +36,7 @@ from tf_scheduler.model.resources import Needs
 from tf_scheduler.model.spec import ServiceSpec
 from tf_scheduler.model.state import Result
 from tf_scheduler.queue.admission import Admission, QueueFacts, next_admission
-from tf_scheduler.queue.estimates import estimates
+from tf_scheduler.queue.estimates import estimates, expected_end
 from tf_scheduler.queue.job import Happening, Job, JobId, JobState
 from tf_scheduler.queue.preemption import Preemption, victims
 from tf_scheduler.queue.shares import UNKNOWN_SECONDS, QueueSpec, QueueUsage, ordered, serve
@@ -393,12 +393,12 @@ class QueueService:
         rest = {name: end - now for name, end in ends.items()}
         known = lambda job: seconds_of(job) or UNKNOWN_SECONDS  # noqa: E731
         order = ordered(jobs.values(), queues, usage, self.options.order, self._served, rest, known)
-        expected = self.view.estimates
+        free, holds = places.room(), held({name: run.state for name, run in tuple(self._runs.items())})
+        expected, fits = self.view.estimates, partial(self._fits, places)
         if now - self._estimated_at >= INTERVAL:  # they cost more than a decision
-            states = {name: run.state for name, run in tuple(self._runs.items())}
-            expected = estimates(order, jobs, ends, places.room(), held(states), now, queues, seconds_of)
+            expected = estimates(order, jobs, ends, free, holds, now, queues, seconds_of)
             self._estimated_at = now
-        return QueueFacts(now, jobs, order, queues, usage, partial(self._fits, places), seconds_of, ends, expected)
+        return QueueFacts(now, jobs, order, queues, usage, fits, seconds_of, ends, expected, free, holds)
 
     def _fits(self, places: Places, job: Job) -> str:
         """Return why the job does not find its places now; empty: it does."""
@@ -424,11 +424,11 @@ class QueueService:
         for job in (each for each in jobs.values() if each.state is JobState.RUNNING):
             run = self._runs.get(job.id)
             trainer = run.trainer if run is not None else None
-            seconds = job.expected_seconds or durations.get(job.program, 0.0)
+            end = expected_end(job.started, job.expected_seconds or durations.get(job.program, 0.0), now)
             if trainer is not None and trainer.expected_end is not None:
                 ends[job.id] = trainer.expected_end
-            elif seconds and job.started + seconds > now:
-                ends[job.id] = job.started + seconds
+            elif end is not None:
+                ends[job.id] = end
         return ends
 
     def _durations(self, jobs: Mapping[JobId, Job]) -> Mapping[str, float]:
