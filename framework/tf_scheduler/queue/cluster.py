@@ -35,8 +35,8 @@ class ClusterRoom:
     barred: frozenset[int]
     #: Heap of (end, start, job, what it gives back); the end is infinite if it is unknown.
     ends: list[tuple[UnixTime, UnixTime, JobId, _Taken]] = field(default_factory=list)
-    #: Shapes of jobs for which there is not enough room.
-    _too_big: set[tuple[Needs, int]] = field(default_factory=set)
+    #: Tasks of jobs for which there is not enough room.
+    _too_big: set[tuple[Needs, ...]] = field(default_factory=set)
 
     @classmethod
     def of(
@@ -71,8 +71,7 @@ class ClusterRoom:
 
     def place(self, job: Job) -> _Taken | None:
         """Take room for all tasks of a job; None: nothing is taken."""
-        shape = job.needs, len(job.tasks)
-        if shape in self._too_big:
+        if job.tasks in self._too_big:
             return None
         taken, agent, last = _Taken(), 0, None
         barred = () if job.needs.gpus else self.barred
@@ -85,7 +84,7 @@ class ClusterRoom:
                 agent += 1
             else:
                 self._add(taken)
-                self._too_big.add(shape)
+                self._too_big.add(job.tasks)
                 return None
             taken.append((agent, task.cpus, task.mem, task.gpus))
             self._add([(agent, -task.cpus, -task.mem, -task.gpus)])
@@ -151,6 +150,8 @@ class PassingRule:
     first: Job | None = None
     #: Its `start_of`, if none passes it.
     start: tuple[UnixTime, UnixTime] = (0.0, 0.0)
+    #: Tasks of jobs -> shortest duration that would delay the first one: longer ones need no comparison.
+    _too_long: dict[tuple[Needs, ...], float] = field(default_factory=dict)
 
     def add(self, job: Job) -> None:
         """Note a job that does not fit; it is the first if ends of jobs will help it."""
@@ -161,12 +162,18 @@ class PassingRule:
         """Whether a job may start now that lasts so long; 0: unknown."""
         if self.first is None or not self.room.has_room(job):
             return True
+        duration = seconds or math.inf
+        if job.tasks in self._too_long and duration >= self._too_long[job.tasks]:
+            return False
         later = self.room.copy()
         taken = later.place(job)
         if taken is not None and seconds:
             later.start(job, taken, seconds)
         start = later.start_of(self.first)
-        return start is not None and start <= self.start
+        is_in_time = start is not None and start <= self.start
+        if not is_in_time:
+            self._too_long[job.tasks] = duration
+        return is_in_time
 
 
 def _end_of(job: Job, ends: Mapping[JobId, UnixTime], now: UnixTime, seconds_of: Callable[[Job], float]) -> UnixTime:

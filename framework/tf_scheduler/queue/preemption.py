@@ -37,12 +37,14 @@ def victims(
     now: UnixTime,
     min_runtime: float,
 ) -> tuple[Job, ...]:
-    """Return the fewest jobs that must stop for the urgent one; (): none can help.
+    """Return jobs that must stop for the urgent one, none to spare; (): none help.
 
-    Of equally many, first those of the queue most over its share, then of the lowest priority, then who loses the least
-    work. Jobs that run for less than `min_runtime` seconds stay.
+    One or two of the first ten if these are enough. Jobs are considered first if they are of the queue most over its
+    share, then of the lowest priority, then if they lose the least work. Those that run for less than `min_runtime`
+    seconds stay.
 
     Args:
+        urgent: A job that does not fit now.
         fits_without: Whether the urgent job fits if these jobs stop.
         lost_seconds: Work since the last checkpoint, where known; unknown counts as the time since the start.
     """

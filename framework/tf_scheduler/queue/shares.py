@@ -86,11 +86,11 @@ class QueueUsage:
 
 def dominant(used: Needs, capacity: Needs) -> float:
     """Return the largest part of a resource that is used; any part of nothing is all."""
-    return max(_part(used.cpus, capacity.cpus), _part(used.mem, capacity.mem), _part(used.gpus, capacity.gpus))
-
-
-def _part(amount: int, total: int) -> float:
-    return (amount / total if total else 1.0) if amount else 0.0
+    return max(
+        used.cpus / (capacity.cpus or used.cpus or 1),
+        used.mem / (capacity.mem or used.mem or 1),
+        used.gpus / (capacity.gpus or used.gpus or 1),
+    )
 
 
 #: Queue -> its share times seconds, for the queues that have jobs.

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from kit.cluster_model import SLOT, ClusterModel, make_job, times
 from tf_executor.contract.states import Verdict
 from tf_scheduler.model.ids import AgentId
 from tf_scheduler.model.resources import UNIT, Needs
 from tf_scheduler.queue.admission import Admission, QueueFacts, next_admission, not_yet
+from tf_scheduler.queue.cluster import ClusterRoom, PassingRule, Room
 from tf_scheduler.queue.estimates import estimates, expected_end
 from tf_scheduler.queue.job import TRANSITIONS, Happening, IllegalJobTransitionError, Job, JobId, JobState
 from tf_scheduler.queue.preemption import Preemption, victims
@@ -27,6 +32,17 @@ def running(job: Job, since: float = 0.0) -> Job:
 
 def usage_of(*jobs: Job) -> QueueUsage:
     return QueueUsage.of(jobs, TWELVE)
+
+
+def gang(name: str, *slots: int) -> Job:
+    """Return a job whose tasks need several slots each."""
+    tasks = tuple(times(SLOT, count) for count in slots)
+    return replace(make_job(name), tasks=tasks, needs=sum(tasks, Needs()))
+
+
+def room_of(free: Room, base: Job, held: Room, end: float) -> ClusterRoom:
+    """Return the room of a cluster where one job runs until `end`."""
+    return ClusterRoom.of({base.id: base}, {base.id: end}, free, {base.id: held}, 0.0, lambda job: 0.0)
 
 
 def name_of(admission: Admission) -> str:
@@ -152,6 +168,29 @@ def test_job_passes_another_that_it_does_not_delay() -> None:
     assert "it would take the room that big waits for" == admit(big, unknown, ends={}).waits[unknown.id]
 
 
+def test_job_of_unknown_duration_uses_what_is_left() -> None:
+    """Whether it may pass depends on its room, since it may never end."""
+    base, big = running(make_job("base", slots=2)), make_job("big", slots=3)
+    rule = PassingRule(room_of({AGENT: times(SLOT, 2)}, base, {AGENT: times(SLOT, 2)}, 100.0))
+    rule.add(big)
+
+    assert rule.permits(make_job("leaves"), 0.0)
+    assert not rule.permits(make_job("takes", slots=2), 0.0)
+    assert not rule.permits(make_job("takes-too", slots=2), 0.0)
+    assert not rule.permits(make_job("long", slots=2), 500.0)
+    assert rule.permits(make_job("short", slots=2), 50.0), "longer ones say nothing about it"
+
+
+def test_gangs_with_equal_sums_are_not_alike() -> None:
+    """Two tasks of 2 slots have no room on agents where tasks of 3 and 1 have."""
+    free = {AgentId("agent-1"): times(SLOT, 3), AgentId("agent-2"): SLOT}
+    room = room_of(free, running(make_job("base")), {}, 100.0)
+    twos, uneven = gang("twos", 2, 2), gang("uneven", 3, 1)
+
+    assert twos.needs == uneven.needs
+    assert [False, True] == [room.has_room(twos), room.has_room(uneven)]
+
+
 def test_job_that_fits_no_agent_holds_back_none() -> None:
     model = ClusterModel({"a": QueueSpec("a")}, order=Order.FIFO)
     huge = replace(make_job("huge"), tasks=(times(SLOT, 5),), needs=times(SLOT, 5))
@@ -188,6 +227,15 @@ def test_estimate_names_the_job_whose_end_makes_room() -> None:
 
     assert (40.0, "first") == (found[second.id].at, found[second.id].when)
     assert "when first ends and gives back 2 cpus" == found[second.id].grounds
+
+
+def test_expected_starts_follow_one_another() -> None:
+    """One gang starts at a time: the next one waits until it is launched."""
+    jobs = [make_job("one"), make_job("two")]
+
+    found = estimates(jobs, {job.id: job for job in jobs}, {}, {AGENT: times(SLOT, 2)}, {}, 10.0, QUEUES)
+
+    assert [10.0, 10.0 + 3] == [found[job.id].at for job in jobs]
 
 
 def test_estimate_is_unknown_without_an_end() -> None:
@@ -323,3 +371,22 @@ def test_fair_mode_stops_jobs_of_queues_over_their_share() -> None:
     assert [] == chosen(make_job("a2", "a", 2), jobs, Preemption.FAIR)
     assert [] == chosen(make_job("c1", "c", 5), jobs, Preemption.FAIR), "c would use more than its share"
     assert [] == chosen(make_job("c1", "c", 2), jobs, Preemption.PRIORITY)
+
+
+@given(slots=st.lists(st.integers(1, 4), min_size=1, max_size=14), needed=st.integers(1, 8), free=st.integers(0, 3))
+def test_no_victim_can_be_spared(slots: list[int], needed: int, free: int) -> None:
+    """One or two of the first ten jobs are found if they are enough."""
+    jobs = [running(make_job(f"job-{number:02}", "abc"[number % 3], size)) for number, size in enumerate(slots)]
+    urgent = make_job("urgent", "b", needed, priority=9)
+
+    def is_enough(stopped: Iterable[Job]) -> bool:
+        return free + sum(len(job.tasks) for job in stopped) >= needed
+
+    assume(not is_enough([]))
+    found = victims(urgent, jobs, usage_of(*jobs), QUEUES, Preemption.PRIORITY, is_enough, {}, 100.0, 0.0)
+
+    assert bool(found) == is_enough(jobs)
+    assert not any(is_enough(job for job in found if job is not spared) for spared in found)
+    few = any(is_enough(group) for count in (1, 2) for group in combinations(jobs, count))
+    if found and few and len(jobs) <= 10:
+        assert len(found) == (1 if any(is_enough([job]) for job in jobs) else 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from dataclasses import replace
+from statistics import median
 
 import pytest
 from hypothesis import given, settings
@@ -44,17 +45,16 @@ def submit(model: ClusterModel, gangs: list[tuple[str, int, int, int, int, bool]
         model.submit(job, float(seconds))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("queues", [QUEUES, WEIGHTED], ids=["equal", "1:2:1"])
-def test_sixty_jobs_share_the_cluster(queues: dict[str, QueueSpec], seed: int) -> None:
-    """Shares, use and first estimates are as the documentation promises."""
-    found = measure(queues, seed, sixty_jobs(queues, seed))
-    print(found)
+def test_sixty_jobs_share_the_cluster(queues: dict[str, QueueSpec]) -> None:
+    """Each run keeps the shares; use and first estimates are medians of the runs."""
+    runs = [measure(queues, seed, sixty_jobs(queues, seed)) for seed in SEEDS]
+    print(*runs, sep="\n")
 
-    assert found.deviation <= 1
-    assert found.at_end <= 0.05
-    assert found.used >= 0.94
-    assert found.estimate_error <= 0.3
+    assert max(run.deviation for run in runs) <= 1
+    assert max(run.at_end for run in runs) <= 0.05
+    assert median(run.used for run in runs) >= 0.95
+    assert median(run.estimate_error for run in runs) < 0.20
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -94,13 +94,13 @@ def test_each_job_starts_once_within_all_limits(
 
 
 @settings(max_examples=15, deadline=None)
-@given(gangs=GANGS, order=st.sampled_from(Order))
-def test_first_job_without_room_starts_in_time(gangs: list[tuple[str, int, int, int, int, bool]], order: Order) -> None:
+@given(gangs=GANGS)
+def test_first_job_without_room_starts_in_time(gangs: list[tuple[str, int, int, int, int, bool]]) -> None:
     """No job starves: it starts when the jobs end that run when it becomes the first."""
-    model, latest = ClusterModel(QUEUES, order=order), dict[JobId, float]()
+    model, latest = ClusterModel(QUEUES, order=Order.FIFO), dict[JobId, float]()
 
     def watch(model: ClusterModel, admission: Admission) -> None:
-        if admission.lack_room and order is Order.FIFO:
+        if admission.lack_room:
             ends = [model.end_of(job) for job in model.of(JobState.RUNNING)]
             latest.setdefault(admission.lack_room[0].id, max([model.now, *ends]))
 
@@ -124,16 +124,17 @@ def test_fifo_and_priority_are_exact_for_equal_jobs(gangs: list[tuple[str, int, 
         assert [job.id for job in jobs] == sorted(model.first_starts, key=lambda name: model.first_starts[name])
 
 
-def test_big_job_is_not_passed_forever() -> None:
+@pytest.mark.parametrize("order", [Order.FAIR, Order.FIFO])
+@pytest.mark.parametrize("expected", [0.0, 1.0, 60.0])
+def test_big_job_is_not_passed_forever(order: Order, expected: float) -> None:
     """Small jobs do not starve a big one, even with wrong or unknown durations."""
-    for expected in (0.0, 1.0, 60.0):
-        model = ClusterModel({"a": QueueSpec("a")}, order=Order.FIFO)
-        for number in range(200):
-            model.submit(make_job(f"small-{number:03}", at=5.0 * number, expected_seconds=expected), 100.0)
-        model.submit(make_job("big", slots=12, at=50.0, expected_seconds=60.0), 60.0)
-        model.run()
+    model = ClusterModel({"a": QueueSpec("a"), "b": QueueSpec("b")}, order=order)
+    for number in range(200):
+        model.submit(make_job(f"small-{number:03}", "a", at=5.0 * number, expected_seconds=expected), 100.0)
+    model.submit(make_job("big", "b", slots=12, at=50.0, expected_seconds=60.0), 60.0)
+    model.run()
 
-        assert model.first_starts[JobId("big")] <= 50 + 2 * 100 + 15
+    assert model.first_starts[JobId("big")] <= 50 + 2 * 100 + 15
 
 
 def test_capacity_of_the_model_is_as_expected() -> None:
