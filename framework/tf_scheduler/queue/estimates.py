@@ -159,11 +159,11 @@ class _Future:
                 why = f"the cluster has too little {' and '.join(lacks)} for it"
             elif not empty.copy().has_room(job):  # a copy: several threads ask
                 why = "no agents have places for its tasks, even if all jobs end"
+            elif not why and (before := self._before(job)):
+                why = f"it comes after {list_names(before)}"
             elif not why and len(self.found) >= self.limit:
                 count = place + len(self.found)
                 at, why = now + pace * count, f"about: {count:,} jobs are before it"
-            elif not why and (before := self._before(job)):
-                why = f"it comes after {list_names(before)}"
             elif not why and endless:
                 why = f"{list_names(endless)} {'has' if len(endless) == 1 else 'have'} no expected end"
             return Estimate(at, why or "no running job has to end for it")

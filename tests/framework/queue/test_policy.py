@@ -255,6 +255,17 @@ def test_job_after_a_cancelled_one_has_no_estimate() -> None:
     assert (None, "it comes after first") == (found[job.id].at, found[job.id].grounds)
 
 
+def test_job_far_behind_has_no_estimate_after_a_cancelled_one() -> None:
+    first = replace(make_job("first"), state=JobState.CANCELLED, verdict=Verdict.STOPPED)
+    others = [make_job(f"job-{number}", at=float(number), expected_seconds=10.0) for number in range(300)]
+    job = make_job("second", at=300.0, after=(first.id,))
+
+    jobs = {each.id: each for each in (first, *others, job)}
+    found = estimates([*others, job], jobs, {}, {AGENT: SLOT}, {}, 0.0, QUEUES)
+
+    assert (None, "it comes after first") == (found[job.id].at, found[job.id].grounds)
+
+
 def test_too_big_job_has_no_estimate() -> None:
     found = estimates([make_job("huge", slots=9)], {}, {}, {AGENT: SLOT}, {}, 0.0, QUEUES)
 
