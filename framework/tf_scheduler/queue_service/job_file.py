@@ -21,10 +21,10 @@ from tf_scheduler.mesos.registration import LostFrameworks
 from tf_scheduler.model.ids import UnixTime
 from tf_scheduler.model.resources import Needs
 from tf_scheduler.model.spec import ServiceSpec
-from tf_scheduler.options.configurations import unmask, without_defaults
+from tf_scheduler.options.configurations import unmask
 from tf_scheduler.options.job_file import SECTION, JobFields, split_job
 from tf_scheduler.options.load import as_lists, load_fields, merge, resolve
-from tf_scheduler.options.schema.document import mask_options
+from tf_scheduler.options.schema.document import OPTIONS, Option, mask_options
 from tf_scheduler.options.schema.jobs import names_program
 from tf_scheduler.queue.job import Job, JobId
 from tf_scheduler.service.options import CLUSTER_RULES, OptionsHistory, ServiceSettings, package_defaults, spec_of
@@ -98,6 +98,12 @@ def job_settings(settings: ServiceSettings, job: Job, file: Document, folder: Pa
     redact_in_log(job.id, known_secrets(options, environment))
     own_spec = partial(_spec_of, settings, job.id)
     policy = replace(settings.access.policy, owner=job.owner)
+
+    def completed(new: Document) -> Document:
+        """Return the options of an update, which begins with the masked job file."""
+        read_job_file(settings, new, job.owner)  # raises OptionsError
+        return _complete(settings, job.id, split_job(unmasked(new, file))[1])
+
     return replace(
         settings,
         spec=own_spec(options),
@@ -105,7 +111,7 @@ def job_settings(settings: ServiceSettings, job: Job, file: Document, folder: Pa
         environment=environment,
         recording=folder / job.id / "recording.jsonl",
         lost=LostFrameworks(),
-        options=OptionsHistory(options, environment, own_spec, document=document),
+        options=OptionsHistory(options, environment, own_spec, document=document, complete=completed),
     )
 
 
@@ -196,17 +202,33 @@ def _normal(source: str) -> str:
 
 
 def masked(file: Document) -> dict[str, Any]:
-    """Return a valid job file without secrets and without defaults."""
+    """Return a valid job file without secrets."""
     return _with_job(file, mask_options(load_fields(split_job(file)[1])[0]))
 
 
 def unmasked(file: Document, stored: Document) -> dict[str, Any]:
-    """Return a valid job file whose masked secrets are those of the stored one."""
+    """Return a valid job file whose masked secrets are those of the stored one.
+
+    A missing section `job` is also that of the stored one.
+    """
     options, present = (load_fields(split_job(each)[1])[0] for each in (file, stored))
     unmask(options, present)
-    return _with_job(file, options)
+    return _with_job({**{name: part for name, part in stored.items() if name == SECTION}, **file}, options)
 
 
 def _with_job(file: Document, options: Document) -> dict[str, Any]:
     job = {SECTION: file[SECTION]} if SECTION in file else {}
-    return {**as_lists(without_defaults(options, {})), **job}
+    named: dict[str, Any] = {}  # also defaults of the package: the service may have others
+    for option in OPTIONS:
+        if _has_option(file, option):
+            option.put(named, option.value(options))
+    return {**as_lists(json.loads(json.dumps(named))), **job}
+
+
+def _has_option(file: Document, option: Option) -> bool:
+    level: Any = file
+    for part in option.path:
+        if not isinstance(level, Mapping) or part not in level:
+            return False
+        level = level[part]
+    return True

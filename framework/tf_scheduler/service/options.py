@@ -250,6 +250,8 @@ class OptionsHistory:
     #: Decisions of `activate`, for the journal.
     outcomes: list[Outcome] = field(default_factory=list)
     clock: Callable[[], float] = field(default=time.time)
+    #: Completes the options of an update; None: they are complete.
+    complete: Callable[[Document], Document] | None = None
 
     def activate(self, store: StateStore) -> SchedulerState:
         """Choose and store the active options; return the stored state with them.
@@ -315,6 +317,7 @@ class OptionsHistory:
         document = update.get("options") if "options" in update else to_document(environment)
         if not isinstance(document, Mapping):
             raise OptionsError([Problem("options", "must be a JSON object")])
+        document = self.complete(document) if self.complete is not None else document
         new = self._resolved(document, environment, self.options)
         return _as_json(difference(self.options, new, state))
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tf_scheduler.errors import OptionsError
+from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.queue.job import JobId
 from tf_scheduler.queue_service.job_file import job_settings, masked, read_job_file, unmasked
 from tf_scheduler.service.options import ServiceSettings, load_settings
@@ -101,5 +102,34 @@ def test_masked_values_are_restored() -> None:
 
     assert "secret" not in str(shown)
     assert {"priority": 3} == shown["job"]
+    assert {"API_TOKEN", "SEED"} == {item["name"] for item in shown["service"]["environment"]}
     variables = {item["name"]: item["value"] for item in again["service"]["environment"]}
     assert ({"API_TOKEN": "secret", "SEED": "1"}, 5) == (variables, again["worker"]["count"])
+
+
+def test_update_keeps_defaults_of_the_package(tmp_path: Path) -> None:
+    """The service may have another default for its jobs."""
+    file = {**JOB, "worker": {"count": 1, "mem": 4096}}
+    settings = queue_settings(tmp_path, worker={"count": 3, "mem": 512})
+
+    again = unmasked(masked(file), file)
+
+    assert {"priority": 3} == unmasked(JOB, {**file, "job": {"priority": 3}})["job"]
+    (before, after) = (read_job_file(settings, each, "alice").spec for each in (file, again))
+    assert before == after
+
+
+def test_preview_of_an_update_knows_the_options_of_the_service(tmp_path: Path) -> None:
+    """A job file lacks them, and its secrets are masked; neither is a change."""
+    service = {**JOB["service"], "environment": {"API_TOKEN": "secret"}, "job_url": "http://files.example.com/a.py"}
+    settings, file = queue_settings(tmp_path), {"service": service, "job": {"priority": 3}}
+    job = read_job_file(settings, file, "alice").job(JobId("one"), "alice", "default", 5.0)
+    own = job_settings(settings, job, file, tmp_path)
+    assert own.options is not None
+    preview, state, new = own.options.preview, SchedulerState(own.spec), masked(file)
+
+    assert [] == preview({"options": new}, state)["changed"]
+    new["worker"] = {"count": 5}
+    assert ["worker.count"] == [change["option"] for change in preview({"options": new}, state)["changed"]]
+    with pytest.raises(OptionsError, match=r"mesos.master: belongs to the queue service"):
+        preview({"options": {**new, "mesos": {"master": "other:5050"}}}, state)
