@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field, replace
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, Optional, Protocol, Sequence
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from . import __version__, transport
 from .answers import MismatchBody, RejectionBody, check_answer, has_type, parse_answer, parse_json
@@ -149,7 +148,7 @@ class QueuedJob:
 
     def body(self) -> Any:
         """Return the job's place in the queue, its state and its result."""
-        return self._queue.get(self._path())
+        return self.service.queue.get(self._path())
 
     def result(self) -> Mapping[str, Any] | None:
         """Return `verdict` and `reason` of the ended job; None while it continues."""
@@ -160,26 +159,26 @@ class QueuedJob:
         return {"verdict": body["verdict"], "reason": body["reason"]} if body["verdict"] else None
 
     def cancel(self) -> None:
-        self._queue.post(self._path("cancel"))
+        self.service.queue.post(self._path("cancel"))
 
     def describe(self) -> Any:
-        options = self._queue.get(self._path("options"))
+        options = self._options()
         package = {"name": PACKAGE, "version": __version__}
         same = {"resolvedOptions": options, "userProvidedOptions": options}
         return {"package": package, "upgradesTo": [], "downgradesTo": [], **same}
 
     def localize(self, options: Mapping[str, Any], folder: Path, *, replace_all: bool) -> Mapping[str, Any]:
-        del folder, replace_all  # the job file has URLs
+        del folder, replace_all  # the job runs on other machines
         return options
 
     def preview(self, options: Mapping[str, Any], version: str | None) -> Mapping[str, Any]:
-        del version
+        _check_version(version)
         return {"options": options}
 
     def update(self, options: Mapping[str, Any], version: str | None, *, replace_all: bool) -> Any:
-        del version
-        new = options if replace_all else merge_options(self._queue.get(self._path("options")), options)
-        self._queue.post(self._path("options"), new)
+        _check_version(version)
+        new = options if replace_all else merge_options(self._options(), options)
+        self.service.queue.post(self._path("options"), new)  # which restores masked secrets
         return {"resolvedOptions": new}
 
     def uninstall(self) -> Any:
@@ -187,15 +186,23 @@ class QueuedJob:
         return {"results": [{"packageName": PACKAGE, "packageVersion": __version__, "appId": app_id(self.service)}]}
 
     def last_failure(self, *, finished: bool) -> str | None:
-        body = self.body()
+        try:
+            body = self.body()
+        except UnreachableError:  # the service restarts
+            return ""
         return None if finished or body["verdict"] else str(body["reason"])
 
-    @property
-    def _queue(self) -> ServiceClient:
-        return self.service.queue
+    def _options(self) -> Mapping[str, Any]:
+        options: Mapping[str, Any] = self.service.queue.get(self._path("options"))
+        return options
 
     def _path(self, *parts: str) -> str:
         return api_path("jobs", self.service.job, *parts)
+
+
+def _check_version(version: str | None) -> None:
+    if version not in (None, __version__):
+        raise CommandError(f"package version {version}: a job has the version of its queue service")
 
 
 def app_id(service: ServiceClient) -> str:
@@ -205,7 +212,12 @@ def app_id(service: ServiceClient) -> str:
 
 def installation_of(service: ServiceClient) -> Installation:
     """Return the program that installed the service, by default Cosmos."""
-    return service.installation or CosmosInstallation(service)
+    return service.installation or (QueuedJob(service) if service.job else CosmosInstallation(service))
+
+
+def run_of(service: ServiceClient) -> RunProcess | None:
+    """Return what runs the job of the service, if it can end without its scheduler."""
+    return service.run or (QueuedJob(service) if service.job else None)
 
 
 def last_failure_message(app: Mapping[str, Any]) -> str:
@@ -264,7 +276,6 @@ class ServiceClient:
     token: str = field(default="", repr=False)
     #: Stores the run of the service outside of the cluster; None: nothing does.
     keep: Callable[[ServiceClient], None] | None = None
-
     #: Id of a job, whose queue service is the rest of `name`; empty: the service itself.
     job: str = ""
 
@@ -278,13 +289,13 @@ class ServiceClient:
 
     @property
     def queue(self) -> ServiceClient:
-        """The queue service of a job."""
-        return replace(self, name=self.name.rpartition("/")[0], job="", run=None, installation=None)
+        """The queue service of a job; another service itself."""
+        return replace(self, name=self.name.rpartition("/")[0], job="", installation=None) if self.job else self
 
     def of_job(self, name: str) -> ServiceClient:
         """Return the client of a job of this queue service."""
-        client = replace(self, name=f"{self.name.strip('/')}/{name}", job=name, keep=None)
-        return replace(client, run=QueuedJob(client), installation=QueuedJob(client))
+        whole = f"{self.name.strip('/')}/{name}".lstrip("/")
+        return replace(self, name=whole, job=name, run=None, installation=None, keep=None)
 
     def get(self, path: str, codes: tuple[int, ...] = (), **query: str | None) -> Any:
         """Return the JSON at PATH. `codes`: statuses that are accepted although not 2xx."""
@@ -377,7 +388,7 @@ class ServiceClient:
         is_unrouted = status == 404 and not _SCHEDULER_NOT_FOUND.match(text)
         if body.message is None and (is_unrouted or status in (502, 503, 504)):
             return UnreachableError(self._no_service(status))
-        if status == HTTPStatus.CONFLICT and self.job and body.message:
+        if body.code == NotStartedError.kind and body.message:
             return NotStartedError(body.message)
         message = body.message or text.strip() or f"the service returned HTTP {status}"
         return RefusedError(message, status, body.code, lists_names=body.lists_names)
@@ -411,6 +422,7 @@ def _with_query(url: str, query: Query) -> str:
 URL_VARIABLE, TOKEN_VARIABLE = "DCOS_TENSORFLOW_URL", "DCOS_TENSORFLOW_TOKEN"
 _CA_FILE, _CERTIFICATE = "DCOS_TENSORFLOW_CA_FILE", "DCOS_TENSORFLOW_CERTIFICATE"
 _BEHIND_DCOS = re.compile(r"(https?://[^/]+(?:/.*?)?)/service/(.+?)/?")
+_OF_JOB = re.compile(r"(.+)/v1/jobs/([^/]+)/?")
 
 
 @dataclass(frozen=True)
@@ -422,9 +434,16 @@ class ServiceOptions:
     token: str = ""
     run: str = ""
 
+    def of_queue(self, name: str, environment: Mapping[str, str]) -> ServiceOptions:
+        """Return the options that find this queue service; a URL is its own address."""
+        return replace(self, name="" if self.url or environment.get(URL_VARIABLE) else name)
+
 
 def client_at(url: str, name: str, environment: Mapping[str, str], program: str) -> ServiceClient:
-    """Return a client without token for a scheduler or DC/OS URL. Raise UsageError."""
+    """Return a client without token for the URL of a scheduler, a job or DC/OS.
+
+    Raise UsageError if it is not a URL.
+    """
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"--url: `{url}`: must begin with http:// or https://")
     try:
@@ -436,13 +455,16 @@ def client_at(url: str, name: str, environment: Mapping[str, str], program: str)
     ca_file = environment.get(_CA_FILE)
     verify, setting = (ca_file, _CA_FILE) if ca_file else tls_verification(environment, {})
     setting = _CA_FILE if verify == "true" else setting  # errors name the variable that a user can set
+    of_job = _OF_JOB.fullmatch(url)
+    url = of_job[1] if of_job is not None else url
     behind = _BEHIND_DCOS.fullmatch(url)
     if behind is not None:
         url, name = behind[1], behind[2]
     certificate = environment.get(_CERTIFICATE, "")
     login = environment.get("DCOS_ACS_TOKEN", "") if name else ""
     cluster = ClusterConnection(url.rstrip("/"), login, verify, verified_by=setting, certificate=certificate)
-    return ServiceClient(cluster, name, direct=not name, program=program)
+    service = ServiceClient(cluster, name, direct=not name, program=program)
+    return service.of_job(unquote(of_job[2])) if of_job is not None else service
 
 
 def with_token(service: ServiceClient, option: str, environment: Mapping[str, str]) -> ServiceClient:
@@ -470,7 +492,7 @@ def find_job(service: ServiceClient) -> ServiceClient:
     A name with a slash may also be that of a service in a folder; then the service is returned.
     """
     name, _, job = service.name.strip("/").rpartition("/")
-    if service.direct or not name:
+    if service.direct or service.job or not name:
         return service
     queue = replace(service, name=name)
     try:

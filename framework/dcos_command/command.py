@@ -23,7 +23,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from . import JSON_VARIABLE
-from .errors import CommandError, NotStartedError, RefusedError, UnreachableError, report_as_json, wants_json
+from .errors import CommandError, RefusedError, UnreachableError, report_as_json, wants_json
 from .output import Renderable, Screen, confirm, remove_controls
 
 if TYPE_CHECKING:
@@ -505,7 +505,7 @@ class ServiceCommand(_WithExamples):
             raise RefusedError(f"{error}{hint}", error.http_status, error.kind) from error
         except UnreachableError as error:  # the scheduler of a local run exits with its job
             service = call.client
-            if service is None or service.run is None or isinstance(error, NotStartedError):
+            if service is None or service.run is None:
                 raise
             result = service.run.result()
             why = f"has ended: {result['verdict']}: {result['reason']}" if result else "is ending"

@@ -14,10 +14,10 @@ from typing import Any, Iterator, Mapping, Sequence
 import click
 
 from .client import ServiceClient, api_path
-from .command import CommandCall, IntRange, LocalOption, argument, command
+from .command import CommandCall, IntRange, LocalOption, argument, command, print_error
 from .errors import CommandError, RefusedError, UnreachableError, UsageError
 from .output import Line, Raw, Renderable, Screen, Table, Word, dim, local_time, remove_controls
-from .plans import TASK
+from .plans import TASK, wait_for_start
 from .transport import ServerSentEvent
 
 _RETRY_SECONDS = 1.0
@@ -346,6 +346,7 @@ def logs(
         raise UsageError("--stderr and --file: cannot be combined; --stderr is the same as --file stderr")
     query = LogQuery(task, file or ("stderr" if stderr else "stdout"), _seconds(since), tail)
     if follow:
+        wait_for_start(service, print_error)
         return call.follow(_follow_log(service, query), lambda item: _show_log_item(item, prefix=len(query.tasks) != 1))
     return call.show(_logs(service, query), _show_log if len(task) == 1 else _show_logs)
 

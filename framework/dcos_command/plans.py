@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from http import HTTPStatus
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import click
 
@@ -32,6 +32,7 @@ from .output import Line, Renderable, Table, Word, dim, status_word
 #: Status of a plan with errors that is accepted as an answer; 200 is complete, 202 in progress.
 PLAN_ERROR_CODES = (417,)
 _UPDATE, _DEPLOY = "update", "deploy"
+_POLL_SECONDS = 0.5
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 
 Plan = Mapping[str, Any]
@@ -281,13 +282,33 @@ def queue_of(service: ServiceClient) -> Any:
 
 def waiting_job(service: ServiceClient) -> Any:
     """Return the body of a job of a queue that has no scheduler yet, else None."""
-    if not isinstance(service.run, QueuedJob):
+    if not service.job:
         return None
     try:
         service.get(api_path("tf", "result"))
     except NotStartedError:
-        return service.run.body()
+        return QueuedJob(service).body()
     return None
+
+
+def wait_for_start(service: ServiceClient, echo: Callable[[str], None]) -> None:
+    """Wait until a job of a queue has a scheduler; print why it waits.
+
+    Raise NotStartedError if it has ended without one.
+    """
+    why = ""
+    while service.job:
+        try:
+            service.get(api_path("tf", "result"))
+        except NotStartedError as error:
+            if QueuedJob(service).result() is not None:
+                raise
+            if str(error) != why:
+                why = str(error)
+                echo(why)
+            time.sleep(_POLL_SECONDS)
+        else:
+            return
 
 
 def show_waiting_job(body: Mapping[str, Any]) -> Iterator[Line]:
@@ -312,13 +333,14 @@ def show_queue(answer: Mapping[str, Any]) -> Iterator[Any]:
     """Render the queues with their shares, and their jobs in order."""
     if answer["problem"]:
         yield Line((Word(answer["problem"], "bad"),))
-    columns = ("queue", "weight", "share", "cpus", "running", "waiting", "CPU-hours in the last hour")
+    resources = ("cpus", "gpus") if answer["capacity"]["gpus"] else ("cpus",)
+    columns = ("queue", "weight", "share", *resources, "running", "waiting", "CPU-hours in the last hour")
     rows = [
         (
             each["name"],
             f"{each['weight']:g}",
             f"{each['share']:.0%}",
-            f"{each['used']['cpus']:g} of {answer['capacity']['cpus']:g}",
+            *(f"{each['used'][name]:g} of {answer['capacity'][name]:g}" for name in resources),
             str(each["running"]),
             str(each["queued"]),
             f"{each['seconds'] / 3600:.1f}",
@@ -328,7 +350,7 @@ def show_queue(answer: Mapping[str, Any]) -> Iterator[Any]:
     yield Table(columns, rows)
     yield Line(("",))
     yield Table(
-        ("", "job", "queue", "owner", "priority", "state", "cpus", "start", "why"),
+        ("", "job", "queue", "owner", "priority", "state", "needs", "start", "why"),
         [_queue_row(body) for body in answer["jobs"]],
         empty="No job waits or runs.",
     )
@@ -345,7 +367,7 @@ def _queue_row(body: Mapping[str, Any]) -> Sequence[Any]:
         body["owner"],
         str(body["priority"]),
         status_word(body["state"].upper()),
-        f"{body['needs']['cpus']:g}",
+        ", ".join(f"{body['needs'][name]:g} {name}" for name in ("cpus", "gpus") if body["needs"][name]),
         _expected_start(body) or "-",
         dim(body["reason"]),
     )
@@ -360,6 +382,13 @@ group(
 )
 
 
+def _job_names(service: ServiceClient, _params: Params) -> Sequence[str]:
+    return [body["id"] for body in service.queue.get(api_path("queue"))["jobs"]]
+
+
+_JOB = Name("job", "queue", _job_names)
+
+
 @command("queue show", examples=("", "--name ml"))
 def show(call: CommandCall) -> int:
     """Show jobs in order, their expected starts, and shares."""
@@ -367,7 +396,7 @@ def show(call: CommandCall) -> int:
 
 
 @command("queue move", examples=("train-3 --priority 50", "train-3 --queue research"))
-@argument("job", help="Id of the job.", example="train-3")
+@argument("job", _JOB, help="Id of the job.", example="train-3")
 @click.option("--queue", metavar="QUEUE", help="Queue to move it to.")
 @click.option(
     "--priority", type=IntRange(0, MAX_PRIORITY), metavar="NUMBER", help=f"New priority, 0 to {MAX_PRIORITY}."
@@ -385,10 +414,12 @@ def move(call: CommandCall, job: str, queue: str | None, priority: int | None) -
 def find_queue(call: CommandCall) -> ServiceClient:
     """Return the named or the only queue service. Raise UsageError."""
     if call.options.name or call.options.url:
-        return call.service
-    queues = [each for each in call.program.find_all(call.options, call.program.environment) if _answers_queue(each)]
+        return call.service.queue
+    services = (each.queue for each in call.program.find_all(call.options, call.program.environment))
+    queues = [each for each in services if _answers_queue(each)]
     if len(queues) == 1:
-        return queues[0]
+        call.client = queues[0]
+        return call.client
     names = ", ".join(each.name for each in queues)
     raise UsageError(f"several queue services: {names}; pass --name" if names else "no queue service is known")
 

@@ -13,7 +13,7 @@ from tf_executor.contract.http import is_loopback
 from tf_executor.contract.reports import Progress, format_step
 from tf_executor.contract.text import format_duration, format_loss, format_number, format_part, sparkline
 
-from .client import ServiceClient, api_path, installation_of
+from .client import ServiceClient, api_path, installation_of, run_of
 from .command import (
     CommandCall,
     IntRange,
@@ -26,8 +26,9 @@ from .command import (
     show_message,
     show_names,
 )
-from .errors import CommandError, RefusedError, UnreachableError
+from .errors import CommandError, NotStartedError, RefusedError, UnreachableError
 from .output import Line, Renderable, Screen, Table, Word, dim, local_time, status_word
+from .plans import show_waiting_job, waiting_job
 
 _NOT_FOUND = 404
 
@@ -118,7 +119,7 @@ def final_result(service: ServiceClient) -> Any:
 def show_result(answer: Mapping[str, Any]) -> Renderable:
     """Render the job's verdict and its reason."""
     if answer["verdict"] is None:
-        return (Line((Word("no result yet", "wait"),)),)
+        return (Line((Word("no result yet", "wait"), f": {answer['reason']}" if answer["reason"] else "")),)
     return (Line((status_word(answer["verdict"]), ": ", str(answer["reason"]))),)
 
 
@@ -133,8 +134,9 @@ def follow(
 ) -> Iterator[tuple[Any, Any]]:
     """Yield the job's result and the answer of `fetch` repeatedly, until a result.
 
-    Both are None while the service does not answer. Raise UnreachableError if the service does not answer the first
-    request, or later for a minute. Wait without limit for a local run, and (`is_installed`) for a new service.
+    Both are None while the service does not answer, or the job waits in a queue. Raise UnreachableError if the service
+    does not answer the first request, or later for a minute. Wait without limit for a local run, and (`is_installed`)
+    for a new service.
     """
     answered = -math.inf
     while True:
@@ -142,9 +144,11 @@ def follow(
         try:
             result, answer = final_result(service), fetch(service)
             answered = time.monotonic()
-        except UnreachableError:
-            # The scheduler of a local run exits with its job.
-            result = service.run.result() if service.run else None
+        except UnreachableError as error:
+            # The scheduler of a local run exits with its job; a job that waits in a queue has none.
+            run = run_of(service)
+            result = run.result() if run else None
+            answered = time.monotonic() if isinstance(error, NotStartedError) else answered
             if not (service.run or is_installed) and time.monotonic() > answered + _MAX_SILENCE:
                 raise
         yield result, answer
@@ -183,6 +187,8 @@ def fetch_progress(service: ServiceClient) -> Any:
 )
 def progress(call: CommandCall) -> int:
     """Show the training progress, updated live on a terminal."""
+    if (waiting := waiting_job(call.service)) is not None:
+        return call.show(waiting, show_waiting_job)
     screen = call.program.screen()
     if screen.is_interactive and not call.as_json:
         return result_code(watch_progress(call.service, screen))
@@ -192,7 +198,11 @@ def progress(call: CommandCall) -> int:
 @command("result", exit_codes="0 succeeded, 1 failed, 4 stopped, 5 not decided yet")
 def result(call: CommandCall) -> int:
     """Show how the training ended; the exit code tells it."""
-    answer = call.ended_run() or call.service.get(api_path("tf", "result"))
+    try:
+        answer = call.ended_run() or call.service.get(api_path("tf", "result"))
+    except NotStartedError as error:
+        run = run_of(call.service)
+        answer = (run.result() if run else None) or {"verdict": None, "reason": str(error)}
     return call.show(answer, show_result, result_code(answer))
 
 
@@ -474,7 +484,7 @@ def acknowledge_secrets(call: CommandCall) -> int:
 def describe(call: CommandCall) -> int:
     """Show the options of the service."""
     service = call.service
-    if service.direct and service.installation is None:  # without DC/OS: those that the scheduler got
+    if service.direct and not (service.installation or service.job):  # without DC/OS: those that the scheduler got
         target = service.get(api_path("configurations", "target"))
         return call.show(target.get("options") or target, show_json)
     return call.show(installation_of(service).describe()["resolvedOptions"], show_json)

@@ -27,7 +27,7 @@ from tf_executor.contract.text import UNKNOWN, format_duration, format_loss, for
 from .client import PACKAGE, URL_VARIABLE, ServiceClient, api_path, installation_of
 from .command import CommandCall, IntRange, LocalOption, argument, command, print_error, service_argument, show_json
 from .documents import read_document, relative_job_url, with_settings
-from .errors import CommandError, RefusedError, UnreachableError, UsageError, error_document
+from .errors import CommandError, NotStartedError, RefusedError, UnreachableError, UsageError, error_document
 from .logs import last_line, prefixed
 from .output import Line, Renderable, Screen, Table, Word, dim, local_time, status_word
 from .plans import TASK, queue_of, show_queue, show_waiting_job, waiting_job
@@ -164,7 +164,7 @@ def _list_entries(service: ServiceClient) -> Iterator[Mapping[str, Any]]:
     if queue is None:
         yield entry
         return
-    yield {"name": service.name, "activity": Activity.RUNNING.value, "page": page_of(service), "age": None}
+    yield {"name": queue["name"], "activity": Activity.RUNNING.value, "page": page_of(service), "age": None}
     yield from (_list_entry(service.of_job(job["id"])) for job in queue["jobs"] if job["state"] != "queued")
 
 
@@ -224,6 +224,11 @@ def open_(call: CommandCall, print_only: bool, store: Path | None) -> int:
 
     try:
         call.service.get(api_path("tf", "overview"))
+    except NotStartedError:  # the queue's page shows it
+        return show(call.service.queue)
+    except RefusedError:
+        if queue_of(call.service) is None:
+            raise
     except UnreachableError:
         # A script waits for the end of the output, so a page that this command serves is of no use to it.
         is_for_script = print_only or call.as_json
@@ -269,14 +274,19 @@ def _open_page(answer: Mapping[str, Any], home: Path | None, *, print_only: bool
 # --- submit
 
 
-def submit_document(call: CommandCall, document: Mapping[str, Any], file: str, *, detach: bool) -> int:
-    """Install the service through Cosmos; unless detached, follow it to its result."""
-    service = call.service
+def _check_program(document: Mapping[str, Any], file: str) -> None:
+    """Raise CommandError if the program is a file of this machine."""
     if url := relative_job_url(document):
         raise CommandError(
             f"service.job_url: `{url}`: agents cannot read files of this machine; copy it to a web server "
             f"or a shared folder and use its URL, or run it here: dcos-tensorflow local run {file}"
         )
+
+
+def submit_document(call: CommandCall, document: Mapping[str, Any], file: str, *, detach: bool) -> int:
+    """Install the service through Cosmos; unless detached, follow it to its result."""
+    service = call.service
+    _check_program(document, file)
     if "job" in document:
         Screen(sys.stderr).show(["notice: job: has no effect: only a queue service uses it"])
     options = {name: section for name, section in document.items() if name != "job"}
@@ -327,13 +337,31 @@ def with_job_options(document: Mapping[str, Any], params: Mapping[str, Any]) -> 
     return {**document, "job": {**document.get("job", {}), **given}} if given else document
 
 
-def submit_to(call: CommandCall, service: ServiceClient, document: Mapping[str, Any], *, detach: bool) -> int:
+#: Number of requests for the place of a new job, and seconds between them.
+_PLACE_CHECKS, _PLACE_SECONDS = 10, 0.1
+
+
+def submit_to(
+    call: CommandCall, service: ServiceClient, document: Mapping[str, Any], file: str, *, detach: bool
+) -> int:
     """Submit a job file to a queue service; unless detached, follow it to its result."""
-    body = service.post(api_path("jobs"), document)
+    _check_program(document, file)
+    service = service.queue
+    try:
+        body = service.post(api_path("jobs"), document)
+    except RefusedError as error:
+        if error.http_status != _NOT_FOUND:
+            raise
+        raise CommandError(f"`{service.url}` is not a queue service: it accepts no jobs") from error
+    for _ in range(_PLACE_CHECKS):  # the queue finds it after its answer
+        if body["position"] or body["state"] != "queued":
+            break
+        time.sleep(_PLACE_SECONDS)
+        body = service.get(api_path("jobs", body["id"]))
     if detach:
         return call.show(body, show_waiting_job)
     Screen(sys.stderr).show(show_waiting_job(body))
-    client = service.of_job(body["id"])
+    client = replace(service.of_job(body["id"]), name=body["name"])
     result = _print_progress(client)
     answer = {"service": client.name, "page": page_of(client), "verdict": result["verdict"], "reason": result["reason"]}
     return call.show(answer, show_result, result_code(result))
@@ -356,15 +384,17 @@ def submit(call: CommandCall, file: str, detach: bool, settings: Sequence[str], 
     queue service. With --detach, the command prints name and page of the job, which continues. Ctrl-C ends the command,
     not the job.
     """
+    name, to = call.options.name, params["to"]
+    if to:
+        call = replace(call, options=call.options.of_queue(to, call.program.environment))
     call.find()
-    name = call.options.name
     names = [f"service.name={json.dumps(name)}"] if name else []
     document, problems = with_settings(read_document(file), [*settings, *names])
     if problems:
         raise CommandError("\n".join(f"{setting}: {why}" for setting, why in problems))
     document = dict(with_job_options(document, params))
-    if params["to"]:
-        return submit_to(call, replace(call.service, name=params["to"]), document, detach=detach)
+    if to:
+        return submit_to(call, call.service, document, file, detach=detach)
     return submit_document(call, document, file, detach=detach)
 
 

@@ -13,7 +13,7 @@ import click
 
 from tf_executor.contract.reports import describe_restart_loss
 
-from .client import RunProcess, ServiceClient, api_path, app_id, installation_of
+from .client import RunProcess, ServiceClient, api_path, app_id, installation_of, run_of
 from .command import (
     CommandCall,
     IntRange,
@@ -50,7 +50,7 @@ def verify_stored(service: ServiceClient, options: Options, *, whole: bool) -> N
 
     Cosmos may lose one of two concurrent updates (ServiceUpdateHandler). Raise CommandError if this update is lost.
     """
-    for _ in range(_CHECKS):
+    for _ in range(0 if service.job else _CHECKS):  # a queue service has one update after the other
         time.sleep(_CHECK_SECONDS)
         try:
             now = user_options(service)
@@ -481,9 +481,10 @@ def cancel(call: CommandCall, timeout: int, yes: bool) -> int:
         return call.show(ended, lambda answer: (_already_ended(answer),))
     service = call.service
     call.confirm("Stop the job?", yes=yes, effects=_preview_cancel(service))
-    if service.run is None:
+    run = run_of(service)
+    if run is None:
         return _uninstall(call, timeout)
-    answer = cancel_run(service, service.run, timeout)
+    answer = cancel_run(service, run, timeout)
     return call.show(answer, lambda _: (f"{answer['service']}: {answer['verdict']}: {answer['reason']}",))
 
 

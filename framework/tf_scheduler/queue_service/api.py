@@ -15,7 +15,7 @@ from tf_scheduler.api.app import app_of
 from tf_scheduler.api.http.backend import Backend
 from tf_scheduler.api.http.endpoint import ApiRequest, BadRequestError, Endpoint, EndpointAccess
 from tf_scheduler.api.views import plans
-from tf_scheduler.api.views.base import ApiAnswer, Snapshot, View
+from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, Snapshot, View
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.queue.job import Job, JobId
 from tf_scheduler.web.pages import pages
@@ -152,9 +152,11 @@ class QueueApi:
 
     async def _no_scheduler(self, request: ApiRequest) -> ApiAnswer:
         """Answer a request for the API of a job without a scheduler."""
-        run = await asyncio.to_thread(self._queue.run_of, JobId(request.params["job"]))
-        del run  # it has started meanwhile
-        raise QueueError("unknown path of a job", 404, "not_found")
+        try:
+            await asyncio.to_thread(self._queue.run_of, JobId(request.params["job"]))
+        except QueueError as error:
+            return ApiProblem(error.http_status, str(error), kind=error.kind)
+        raise QueueError("unknown path of a job", 404)  # or its scheduler has started meanwhile
 
     async def _health(self, _request: ApiRequest) -> ApiAnswer:
         problem = self._queue.view.problem

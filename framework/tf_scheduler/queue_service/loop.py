@@ -127,7 +127,7 @@ class QueueService:
         return self._usage_log.totals()
 
     def masked_file(self, name: JobId) -> Mapping[str, Any]:
-        """Return the job file without secrets and defaults."""
+        """Return the job file without secrets."""
         return masked(self.store.file(name))
 
     # --- requests, from threads of the API

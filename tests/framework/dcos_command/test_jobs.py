@@ -158,7 +158,7 @@ def test_wait_ends_without_answers(ask, monkeypatch: pytest.MonkeyPatch) -> None
         return answers.pop()
 
     with pytest.raises(UnreachableError):
-        commands.wait_for_result(SimpleNamespace(get=get, run=None))
+        commands.wait_for_result(SimpleNamespace(get=get, run=None, job=""))
 
 
 class ARun:

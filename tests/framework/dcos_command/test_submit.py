@@ -152,6 +152,13 @@ def test_relative_job_url_is_refused(ask, cosmos: Cosmos, file: Path) -> None:
     assert [] == cosmos.installed
 
 
+def test_service_of_one_job_accepts_no_others(ask, cosmos: Cosmos, file: Path) -> None:
+    result = ask("submit", str(file), "--to", "dev/digits", "--detach")
+
+    assert (1, True) == (result.code, "is not a queue service: it accepts no jobs" in result.err), result.err
+    assert [] == cosmos.installed
+
+
 def test_refusal_of_cosmos_is_shown(ask, cosmos: Cosmos, file: Path) -> None:
     cosmos.refusal = {"type": "PackageAlreadyInstalled", "message": "Package is already installed"}
 

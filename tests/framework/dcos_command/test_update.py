@@ -27,7 +27,7 @@ from tf_scheduler.model import redaction
 class Stored:
     """Answers of a service and its cluster: configurations, newest first, and options."""
 
-    name, program = "tensorflow", "x"
+    name, program, job = "tensorflow", "x", ""
     installation: LocalInstallation | None = None
 
     def __init__(self, *options, user=None, rejected=()):
@@ -137,7 +137,7 @@ def test_impossible_rollback_names_the_reason(stored, words):
 class Asked:
     """A cluster that takes every update and then has `after`; `bodies`: its requests."""
 
-    name, program, installation = "tensorflow", "x", None
+    name, program, installation, job = "tensorflow", "x", None, ""
 
     def __init__(self, after):
         self.after, self.bodies = after, []

@@ -55,6 +55,8 @@ class ApiProblem:
     message: str
     #: Valid names, if the message lists them.
     names: tuple[str, ...] = ()
+    #: Code of the error for programs; empty: that of the status.
+    kind: str = ""
 
     @property
     def body(self) -> dict[str, Any]:
@@ -62,7 +64,7 @@ class ApiProblem:
         if self.code < 400:
             return {"message": self.message}
         names = {"names": list(self.names)} if self.names else {}
-        code = _CODES.get(self.code, "error")
+        code = self.kind or _CODES.get(self.code, "error")
         return {"error": {"status": self.code, "code": code, "message": self.message, **names}}
 
 

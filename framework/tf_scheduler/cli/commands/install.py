@@ -42,11 +42,11 @@ from dcos_command.transport import attached_cluster
 from dcos_command.update import TIMEOUT, uninstalled_message, wait_for_end
 from tf_scheduler import __version__
 from tf_scheduler.cli.common.folders import named_file_type, read_bytes, state_home
-from tf_scheduler.cli.common.options_file import load_document, load_options, localized
+from tf_scheduler.cli.common.options_file import load_document, load_options
 from tf_scheduler.cli.common.output import echo_json, screen
 from tf_scheduler.cli.local_run.discovery import PROGRAM, background_run, check_name, keep_run, resolve_service
 from tf_scheduler.cli.local_run.fitting import adapt_sizes, notice_of_checkpoints, notice_of_gpus
-from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstallation, supervise_all
+from tf_scheduler.cli.local_run.installed import InstalledService, LocalInstallation, localized_job, supervise_all
 from tf_scheduler.errors import JobError, NotRunningError, OptionsError, Problem
 from tf_scheduler.options.job_file import split_job
 from tf_scheduler.options.load import as_lists, parse, program_is_named, resolve
@@ -175,17 +175,15 @@ def submit(
     with print_errors(as_json), report_as_json(as_json, sys.stdout):
         with_job_options({}, job)
         if job["to"]:
-            service = resolve_service(replace(selected, name=job["to"]), os.environ)
+            service = resolve_service(selected.of_queue(job["to"], os.environ), os.environ)
             document, wrong = with_settings(parse(read_bytes(options), str(options)), settings)
             document = dict(with_job_options(document, job))
             if wrong:
                 raise OptionsError([Problem(*each) for each in wrong])
             if service.installation is not None:  # of this machine
-                section = {"job": document["job"]} if "job" in document else {}
-                own = {name: value for name, value in document.items() if name != "job"}
-                document = {**localized(own, options.absolute().parent), **section}
+                document = localized_job(document, options.absolute().parent)
             call = CommandCall(program_of(context), selected, as_json, service)
-            sys.exit(submit_to(call, service, document, detach=detach))
+            sys.exit(submit_to(call, service, document, str(options), detach=detach))
     dcos = None if here else _find_dcos(selected)
     if dcos is not None:
         with print_errors(as_json), report_as_json(as_json, sys.stdout):

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -54,7 +54,8 @@ def resolve_service(options: ServiceOptions, environment: Mapping[str, str]) -> 
         return RunLogs.of(options.run)
     name = options.name or environment.get("DCOS_TENSORFLOW_SERVICE_NAME", "")
     service = with_token(_find(options, name.strip("/"), environment), options.token, environment)
-    return service if service.run or service.installation or service.direct else replace(service, keep=keep_run)
+    is_kept = service.run or service.installation or service.direct or service.job
+    return service if is_kept else replace(service, keep=keep_run)
 
 
 def fetch_run(service: ServiceClient) -> Run:
@@ -85,20 +86,36 @@ def _find(options: ServiceOptions, name: str, environment: Mapping[str, str]) ->
     url = options.url or environment.get(URL_VARIABLE, "")
     if url:
         service = client_at(url, options.name.strip("/"), environment, PROGRAM)
-        same = (each for each in _local_services(environment) if each.url in (service.url, service.cluster.url))
-        return next((each for each in same if service.name in ("", each.name)), service)
+        urls = (service.queue.url, service.cluster.url)
+        same = [each for each in _local_services(environment) if each.url in urls]
+        if service.job and service.direct:
+            return next((_local_job(each, service.job) for each in same), service)
+        named = next(iter(_named(same, service.name)), None)
+        return named or find_job(with_token(service, options.token, environment))
     if environment.get("DCOS_URL") or environment.get("DCOS_DCOS_URL"):
         return _on_dcos(name, attached_cluster(environment))
     local = list(_local_services(environment))
-    matches = [service for service in local if name in ("", service.name)]
-    matches = matches or [service for service in _unadvertised(local, environment) if name in ("", service.name)]
-    if not matches and "/" in name:  # a job of a queue service
-        queue, _, job = name.rpartition("/")
-        matches = [with_token(each, options.token, environment).of_job(job) for each in local if each.name == queue]
+    matches = _named(local, name) or _named(_unadvertised(local, environment), name)
     if len(matches) > 1:
         lines = "".join(f"\n  --url {service.url}  {service.name}" for service in matches)
         raise UsageError(f"several services run on this machine; nothing was done; choose one of:{lines}")
     return matches[0] if matches else _attached(name, local, environment)
+
+
+def _named(services: Iterable[ServiceClient], name: str) -> list[ServiceClient]:
+    """Return the services with this name, else the job of a queue service; empty: all."""
+    known = list(services)
+    queue, _, job = name.rpartition("/")
+    exact = [service for service in known if name in ("", service.name)]
+    return exact or [_local_job(service, job) for service in known if queue and service.name == queue]
+
+
+def _local_job(queue: ServiceClient, job: str) -> ServiceClient:
+    """Return the client of a job of a queue service on this machine."""
+    from .installed import LocalJob  # most services have no jobs
+
+    client = queue.of_job(job)
+    return replace(client, installation=LocalJob(client)) if queue.installation else client
 
 
 def all_services(options: ServiceOptions, environment: Mapping[str, str]) -> Iterator[ServiceClient]:
@@ -163,7 +180,9 @@ def _unadvertised(local: Collection[ServiceClient], environment: Mapping[str, st
         Screen(sys.stderr).show(supervise_all(state_home() / "local"))
         yield from (service for service in _local_services(environment) if service.name not in names)
     for framework in frameworks:
-        if framework.connected and framework.webui_url and framework.name not in names:
+        # The framework of a job belongs to its queue service.
+        is_known = names.intersection((framework.name, framework.name.rpartition("/")[0]))
+        if framework.connected and framework.webui_url and not is_known:
             with suppress(CommandError):  # another program
                 service = replace(client_at(framework.webui_url, "", environment, PROGRAM), name=framework.name)
                 yield from [service] if _is_scheduler(service) else ()

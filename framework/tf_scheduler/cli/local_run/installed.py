@@ -31,7 +31,7 @@ from types import FrameType
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from dcos_command.client import PACKAGE
+from dcos_command.client import PACKAGE, QueuedJob
 from dcos_command.documents import merge_options
 from dcos_command.errors import CommandError
 from dcos_command.update import last_uninstall_step
@@ -42,6 +42,7 @@ from tf_scheduler.cli.common.folders import has_containers, write_private
 from tf_scheduler.cli.common.options_file import check_options, localized, scheduler_defaults
 from tf_scheduler.cli.common.output import last_lines
 from tf_scheduler.errors import JobError, OptionsError
+from tf_scheduler.options.job_file import SECTION
 from tf_scheduler.options.load import as_lists, resolve
 from tf_scheduler.service.api import api_settings
 
@@ -321,6 +322,23 @@ class LocalInstallation:
             return as_lists(resolve(self.service.completed(options)))
         except OptionsError as error:
             raise CommandError(str(error)) from error
+
+
+class LocalJob(QueuedJob):
+    """A job of a queue service on this machine."""
+
+    def localize(self, options: Mapping[str, Any], folder: Path, *, replace_all: bool) -> Mapping[str, Any]:
+        del replace_all
+        try:
+            return localized_job(options, folder)
+        except OptionsError as error:
+            raise CommandError(str(error)) from error
+
+
+def localized_job(file: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return a job file with the files of this machine that it names, `localized`."""
+    job = {name: section for name, section in file.items() if name == SECTION}
+    return {**localized({name: section for name, section in file.items() if name != SECTION}, folder), **job}
 
 
 def _check_version(version: str | None) -> None:
