@@ -12,8 +12,8 @@ import pytest
 from jobs import PATIENCE, options, wait_for
 from kit.waiting import wait_until
 
-#: Waits until a file exists, then exits with the code in it.
-PROGRAM = "touch {go}.$TASK_NAME; until [ -e {go} ]; do sleep 0.1; done; echo step 3/10; exit $(cat {go})"
+#: Waits until a file exists, then exits with the code in it: the first task that fails ends the others.
+PROGRAM = "echo step 3/10; touch {go}.$TASK_NAME; until [ -s {go} ]; do sleep 0.1; done; exit $(cat {go})"
 SETTINGS = ("worker.cont=4", "foo", "service.name=5")
 
 
