@@ -27,6 +27,8 @@ FIELDS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "fields-result": {"": ("ResultBody",)},
     "fields-pending": {"": ("PendingBody",)},
     "fields-events": {"": ("EventsBody",), "events.": ("EventBody",)},
+    "fields-job": {"": ("QueuedJobBody",)},
+    "fields-queue": {"": ("QueueBody",), "queues.": ("OwnerUsageBody", "QueueUsageBody")},
 }
 #: Table -> path of the endpoint that has the parameters.
 PARAMETERS = {

@@ -561,22 +561,32 @@ class QueuedJobBody(TypedDict):
     name: str
     queue: str
     owner: str
+    #: From 0 to 100; higher ones first.
     priority: int
+    #: queued, starting, running, requeuing, cancelling, quarantined, finished or cancelled.
     state: str
+    #: Time of the last change of the state.
     since: float
     submitted: float
     #: Why it waits; of an ended job, its result.
     reason: str
+    #: Result of an ended job.
     verdict: Optional[JobVerdict]
     #: From 1; null unless it waits.
     position: Optional[int]
-    #: Unix time; null if it is unknown, and `grounds` says why.
+    #: Null if it is unknown, and `grounds` says why.
     expected_start: Optional[float]
+    #: What the expected start follows from.
     grounds: str
+    #: Time of the last launch of its first gang.
     started: Optional[float]
+    #: By its progress, its `expected_seconds`, or earlier jobs with its program.
     expected_end: Optional[float]
+    #: Number of times that others have stopped it.
     preemptions: int
+    #: What its tasks ask for, with their executors.
     needs: ResourcesBody
+    #: Jobs that must have succeeded before.
     after: List[str]
     #: Path of its API and page.
     url: str
