@@ -450,7 +450,7 @@ class QueueService:
 
             def fits_without(stopped: tuple[Job, ...], job: Job = job) -> bool:
                 freed = places.without(self._runs[each.id].state for each in stopped)
-                return not self._mismatch(freed, job)
+                return not self._fits(freed, job)
 
             chosen = victims(
                 job,

@@ -67,7 +67,9 @@ class Places:
             for record in state.stored.tasks.values():
                 given[record.agent_id] = (*given.get(record.agent_id, ()), *record.resources)
         agents = [replace(each, resources=(*each.resources, *given.get(each.id, ()))) for each in self.agents]
-        return Places.of(agents, None)
+        freed = dict(Needs.of(entry for resources in given.values() for entry in resources).scalars())
+        quota = self.quota and {name: left + freed.get(name, 0) for name, left in self.quota.items()}
+        return Places.of(agents, quota)
 
     def room(self) -> Mapping[AgentId, Needs]:
         """Return the free amounts by agent."""
