@@ -38,6 +38,7 @@ IMPURE = {
 PURE = {
     "tf_scheduler.model",
     "tf_scheduler.core",
+    "tf_scheduler.queue",
     "tf_scheduler.doctor.checks",
     "tf_scheduler.doctor.facts",
     "tf_scheduler.history.model",
@@ -58,7 +59,7 @@ ALLOWED = {
     "tf_scheduler.rate_limit": set(),
     "tf_scheduler.clock": {"tf_scheduler.model"},
     "tf_scheduler.interfaces": {"tf_scheduler.model"},
-    "tf_scheduler.options": {"tf_scheduler.model", "tf_scheduler.errors", "tf_scheduler.core"},
+    "tf_scheduler.options": {"tf_scheduler.model", "tf_scheduler.errors", "tf_scheduler.core", "tf_scheduler.queue"},
     "tf_scheduler.core": {"tf_scheduler.model"},
     "tf_scheduler.queue": {"tf_scheduler.model"},
     "tf_scheduler.mesos": {

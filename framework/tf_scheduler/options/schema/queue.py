@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from tf_executor.contract.bodies import MAX_PRIORITY
+from tf_scheduler.queue.preemption import Preemption
+from tf_scheduler.queue.shares import Order
 
 from .fields import Integer, NameList, Number, RecordList, Seconds, Section, String, section
 
@@ -12,8 +14,6 @@ WORD_EXPECTED = "lower-case letters, digits and dashes inside, at most 63 charac
 #: A line of text without control characters.
 LINE, ONE_LINE = r"[^\x00-\x1f\x7f]+", "one line, without control characters"
 
-ORDERS = ("fair", "priority", "fifo")
-PREEMPTIONS = ("never", "priority", "fair")
 _NO_LIMIT = "0: no limit."
 
 
@@ -33,16 +33,17 @@ class QueueRecord(Section):
 class QueueSection(Section):
     queues = RecordList(QueueRecord, "Queues of jobs. Empty: one queue, named default, without limits.")
     order = String(
-        "Order in which jobs start. fair: by the share of the scarcest resource that the queue and the owner use, "
-        "divided by the weight; then by priority and time. priority: by priority, then by time. fifo: by time.",
-        ORDERS[0],
-        choices=ORDERS,
+        "Order in which jobs start. fair: of the queue that was served least, in shares of its scarcest resource times "
+        "seconds, divided by its weight; in a queue by priority, then by time. priority: by priority, then by time. "
+        "fifo: by time.",
+        Order.FAIR.value,
+        choices=[each.value for each in Order],
     )
     preemption = String(
         "Jobs that stop, with a checkpoint, for another job, and are queued again. never: none. priority: jobs of "
-        "lower priority. fair: also jobs of queues and owners that use more than their share.",
-        PREEMPTIONS[0],
-        choices=PREEMPTIONS,
+        "lower priority. fair: also jobs of queues that use more than their share.",
+        Preemption.NEVER.value,
+        choices=[each.value for each in Preemption],
     )
     start_timeout = Seconds(
         "Time in which the first tasks of a job must get their resources; afterwards the job is queued again.",
