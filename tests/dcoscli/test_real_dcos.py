@@ -255,9 +255,12 @@ def test_on_a_cluster_installs_updates_and_ends(enter, tmp_path: Path) -> None:
 
 def test_marathon_shows_the_app(service, dcos) -> None:
     """One task, healthy by its health check; its environment is that of the options."""
-    wait_until(lambda: " 1/1 " in dcos("marathon", "app", "list").stdout.replace("1/1    1/1", " 1/1 "))
 
-    shown = json.loads(succeeded(dcos("marathon", "app", "show", "/dev/mnist")))
+    def show() -> Any:
+        return json.loads(succeeded(dcos("marathon", "app", "show", "/dev/mnist")))
+
+    wait_until(lambda: show()["tasksHealthy"])
+    shown = show()
 
     assert ("2", 1, 1) == (shown["env"]["WORKER_COUNT"], shown["tasksRunning"], shown["tasksHealthy"])
     assert "/dev/mnist" in succeeded(dcos("marathon", "task", "list"))
