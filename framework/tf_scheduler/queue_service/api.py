@@ -14,7 +14,8 @@ from tf_executor.contract import bodies
 from tf_scheduler.api.app import app_of
 from tf_scheduler.api.http.backend import Backend
 from tf_scheduler.api.http.endpoint import ApiRequest, BadRequestError, Endpoint, EndpointAccess
-from tf_scheduler.api.views import plans
+from tf_scheduler.api.routes.operations import service_routes
+from tf_scheduler.api.routes.sdk import sdk_routes
 from tf_scheduler.api.views.base import ApiAnswer, ApiProblem, Snapshot, View
 from tf_scheduler.model.state import SchedulerState
 from tf_scheduler.queue.job import Job, JobId
@@ -26,6 +27,8 @@ from .views import QueueSnapshot, job_body, queue_body
 
 #: Path of a request to a job's own API or page.
 _OF_JOB = re.compile(r"/v1/jobs/(?P<job>[^/]+)(?P<rest>/(?:v1(?:/.*)?|page/.*|tensorboard/.*)?)")
+#: Paths that a queue service has as every service.
+_SHARED = ("/v1/plan", "/v1/configurations", "/v1/tf/update/preview")
 #: Health of a service that does not reach Mesos: a restart by Marathon would not help.
 _WITHOUT_MESOS = 318
 
@@ -35,7 +38,7 @@ class QueueApi:
 
     def __init__(self, queue: QueueService) -> None:
         self._queue = queue
-        self._backend = Backend(self._snapshot)
+        self._backend = Backend(self._snapshot, preview_update=self._preview)
         policy = queue.settings.access.policy
         self._app = app_of((*self._rows(),), self._backend, policy, pages=pages("queue.html"))
 
@@ -96,11 +99,11 @@ class QueueApi:
         for method in ("GET", "POST"):
             for path in (f"{root}/", f"{root}/{{rest:path}}"):
                 yield Endpoint(method, path, "API of the job.", {404: str, 409: str}, handler=self._no_scheduler)
-        yield Endpoint("GET", "/v1/plans", "Names of the plans.", {200: list[str]}, plans.names)
-        progress = {200: bodies.PlanBody, 202: bodies.PlanBody, 404: str}
-        yield Endpoint("GET", "/v1/plans/{plan}", "The service accepts jobs.", progress, plans.plan)
+        yield from (row for row in (*sdk_routes(), *service_routes()) if row.path.startswith(_SHARED))
         healthy = {200: bodies.HealthBody, _WITHOUT_MESOS: bodies.HealthBody}
         yield Endpoint("GET", "/v1/health", "Health.", healthy, handler=self._health, access=EndpointAccess.OPEN)
+        for method in ("GET", "POST"):
+            yield Endpoint(method, "/v1/{rest:path}", "Only jobs have it.", {404: str}, handler=self._only_jobs)
 
     # --- answers
 
@@ -157,6 +160,16 @@ class QueueApi:
         except QueueError as error:
             return ApiProblem(error.http_status, str(error), kind=error.kind)
         raise QueueError("unknown path of a job", 404)  # or its scheduler has started meanwhile
+
+    async def _only_jobs(self, _request: ApiRequest) -> ApiAnswer:
+        name = self._queue.name
+        raise QueueError(f"{name} is a queue of jobs: name one of them, such as {name}/JOB; `queue` lists them", 404)
+
+    def _preview(self, update: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the effects of an update: running jobs keep their tasks."""
+        options, spec = self._queue.settings.options, self._queue.settings.spec
+        assert options is not None, "a queue service has options"
+        return {**options.preview(update, SchedulerState(spec)), "restarted": [], "added": [], "removed": []}
 
     async def _health(self, _request: ApiRequest) -> ApiAnswer:
         problem = self._queue.view.problem

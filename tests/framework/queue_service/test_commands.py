@@ -196,3 +196,16 @@ def test_url_of_a_job_selects_it(base: str) -> None:
     for end in ("", "/"):
         client: ServiceClient = client_at(f"{base}/v1/jobs/train-1{end}", "", {}, "program")
         assert ("train-1", f"{base}/v1/jobs/train-1", base) == (client.job, client.url, client.queue.url)
+
+
+@pytest.mark.parametrize(
+    "words", ["why", "tasks", "logs worker-0", "result", "wait", "events", "cluster", "progress"]
+)
+def test_command_about_tasks_asks_for_a_job(ask: Ask, words: str) -> None:
+    """A queue has no tasks of its own."""
+    refused = ask(*words.split())
+
+    assert (1, "") == (refused.code, refused.out)
+    assert ["ml is a queue of jobs: name one of them, such as ml/JOB; `queue` lists them"] == [
+        line.partition(": ")[2] if line.startswith(("dcos", "Error")) else line for line in refused.err.splitlines()
+    ]
