@@ -246,6 +246,13 @@ def test_owner_and_operators_use_a_job() -> None:
     assert "job belongs to ann" == ask(app, COMMAND, WRITE, headers=bearer("b")).text
 
 
+def test_client_without_credentials_is_an_operator_for_reading() -> None:
+    """The address of a reader is not looked up."""
+    client = Policy(find_writers=frozenset).authenticate({}, None)
+
+    assert (False, True) == (client.can_write, client.owns("ann"))
+
+
 @pytest.mark.parametrize(
     ("policy", "peer", "is_operator"),
     [

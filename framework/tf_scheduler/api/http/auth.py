@@ -34,7 +34,7 @@ class Policy:
     """Access rules. The default gives all permissions to every client.
 
     Operators are the clients with the write token, with a certificate named in `writers` or, without `writers` and
-    `users`, with any certificate; and without credentials, all clients that may write.
+    `users`, with any certificate; and without credentials, all clients, as far as their address may write.
     """
 
     read_token: str = ""
@@ -73,7 +73,8 @@ class Policy:
         """
         if not self.is_restricted:
             writes = self.find_writers is None or is_writer
-            return Principal("anyone", can_read=True, can_write=writes, is_operator=writes)
+            # Addresses are looked up for writes only, so a reader is not known to be a writer.
+            return Principal("anyone", can_read=True, can_write=writes, is_operator=True)
         name, token = _credentials(headers)
         # Compare with all tokens, so that the time does not depend on the match.
         reads, writes = _token_matches(token or "", self.read_token), _token_matches(token or "", self.write_token)
