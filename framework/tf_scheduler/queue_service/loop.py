@@ -30,6 +30,7 @@ from mesos_client.master_calls import MasterCalls
 from mesos_client.results import Rejected, Sent
 from tf_executor.contract.states import Verdict
 from tf_scheduler.errors import JobError, OptionsError, SchedulerError
+from tf_scheduler.logging_setup import redact_in_log
 from tf_scheduler.mesos.capacity import Capacity, read_capacity
 from tf_scheduler.model.ids import UnixTime
 from tf_scheduler.model.resources import Needs
@@ -500,6 +501,7 @@ class QueueService:
             for job in sorted(ended, key=lambda job: job.since)[:surplus] if surplus else ():
                 self.store.drop(job.id)
                 self._shown.pop(job.id, None)
+                redact_in_log(job.id, ())
 
     # --- schedulers of jobs
 
