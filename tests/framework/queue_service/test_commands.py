@@ -198,9 +198,7 @@ def test_url_of_a_job_selects_it(base: str) -> None:
         assert ("train-1", f"{base}/v1/jobs/train-1", base) == (client.job, client.url, client.queue.url)
 
 
-@pytest.mark.parametrize(
-    "words", ["why", "tasks", "logs worker-0", "result", "wait", "events", "cluster", "progress"]
-)
+@pytest.mark.parametrize("words", ["why", "tasks", "logs worker-0", "result", "wait", "events", "cluster", "progress"])
 def test_command_about_tasks_asks_for_a_job(ask: Ask, words: str) -> None:
     """A queue has no tasks of its own."""
     refused = ask(*words.split())
