@@ -43,7 +43,7 @@ from tf_scheduler.queue.preemption import Preemption, victims
 from tf_scheduler.queue.shares import UNKNOWN_SECONDS, QueueSpec, QueueUsage, ordered, serve
 from tf_scheduler.service.build import credentials_for
 from tf_scheduler.service.options import ServiceSettings
-from tf_scheduler.store.interface import Leadership, StoreError
+from tf_scheduler.store.interface import Leadership, StoreCorruptError, StoreError
 
 from .job_file import CheckedFile, job_settings, masked, read_job_file, unmasked
 from .job_run import JobRun
@@ -315,7 +315,7 @@ class QueueService:
                     self._ended(job, run, run.result)
 
     def _failed(self, job: Job, error: BaseException) -> None:
-        if isinstance(error, StoreError):  # also of a lost leadership: it concerns all jobs
+        if isinstance(error, StoreError) and not isinstance(error, StoreCorruptError):  # it concerns all jobs
             self._fatal = error
         elif isinstance(error, JobError):
             self._change(job, Happening.ENDED, str(error), Verdict.FAILED)
