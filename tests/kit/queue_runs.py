@@ -44,6 +44,13 @@ def twelve_slots() -> Iterator[LocalCluster]:
         yield cluster
 
 
+def whole_agents(cluster: LocalCluster) -> dict[str, Any]:
+    """Options of tasks that take the agents without GPUs."""
+    plain = [agent for agent in cluster.specs if "gpus" not in agent.resource_pairs()]
+    cpus = min(float(agent.resource_pairs()["cpus"]) for agent in plain)
+    return {"count": len(plain), "cpus": cpus - EXECUTOR, "mem": 64}
+
+
 def job_file(job: Job, seconds: float, program: Path) -> dict[str, Any]:
     """Return the options of a job of the model, which works for `seconds`."""
     ps = sum(task.cpus < 500 for task in job.tasks)

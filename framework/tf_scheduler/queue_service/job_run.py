@@ -84,9 +84,17 @@ class JobRun:
 
     @property
     def pending(self) -> tuple[TaskSpec, ...]:
-        """The tasks for which it wants resources."""
+        """The tasks for which it wants resources, now or after a pause."""
         state = self.state
-        return tuple(task for task in state.spec.tasks() if task.name in state.session.requested_tasks)
+        launches = {record.id: record.name for record in state.stored.tasks.values()}
+        again = {launches.get(item.launch) for item in state.stored.recoveries.values()}
+        return tuple(task for task in state.spec.tasks() if task.name in state.session.requested_tasks | again)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether Mesos has answered about its launches since the last subscription."""
+        session = self.state.session
+        return session.connected and session.reconciliation.unanswered <= session.reconciliation.answered
 
     @property
     def trainer(self) -> TaskRow | None:

@@ -102,7 +102,7 @@ class QueueService:
         #: Schedulers of ended jobs, for their API.
         self._shown: dict[JobId, JobRun] = {}
         self._master = MasterCalls(settings.master, credentials_for(settings, settings.spec), settings.tls)
-        self._capacity, self._read_at = Capacity(), 0.0
+        self._capacity, self._places, self._problem, self._read_at = Capacity(), Places(), "", 0.0
         #: Whether no job was launched since the capacity was read.
         self._is_current = False
         self._usage_log = UsageLog(clock())
@@ -296,8 +296,7 @@ class QueueService:
             self._uninstall()
             return
         if self._has_unsettled and now - self._read_at >= INTERVAL:
-            self._capacity, self._read_at = read_capacity(self._master.ask, self.settings.spec.role), now
-            self._is_current = True
+            self._look(now)
         self._decide(now)
         self._trim()
 
@@ -357,12 +356,25 @@ class QueueService:
 
     # --- decisions
 
+    def _look(self, now: UnixTime) -> None:
+        """Read what is free, without the places of the tasks that running jobs wait for."""
+        runs = [
+            (name, run) for name, run in tuple(self._runs.items()) if self.store.jobs[name].state is JobState.RUNNING
+        ]
+        # A launch may be lost, and want its room again.
+        unknown = sorted(name for name, run in runs if not run.is_settled)
+        # Before the read: what is launched meanwhile counts twice, not never.
+        pending = [(run.state.spec, run.pending) for _, run in runs]
+        self._capacity, self._read_at = read_capacity(self._master.ask, self.settings.spec.role), now
+        self._places, self._is_current = Places.after(self._capacity, pending), True
+        answer = f"Mesos has not answered yet about the tasks of {', '.join(unknown[:3])}" if unknown else ""
+        self._problem = self._capacity.problem or answer
+
     def _decide(self, now: UnixTime) -> None:
         """Admit a job, preempt others, send back those without a place, explain waits."""
         jobs = dict(self.store.jobs)
-        places = self._places(jobs)
+        places, problem = self._places, self._problem
         facts = self._facts(jobs, places, now)
-        problem = self._capacity.problem
         admission, chosen = next_admission(facts), tuple[Job, ...]()
         if problem or not self._is_current:
             admission = replace(admission, job=None)
@@ -413,10 +425,6 @@ class QueueService:
 
     def _compiled(self, name: JobId, _digest: str) -> ServiceSpec:
         return read_job_file(self.settings, self.store.file(name), self.store.jobs[name].owner).spec
-
-    def _places(self, jobs: Mapping[JobId, Job]) -> Places:
-        runs = [run for name, run in tuple(self._runs.items()) if jobs[name].state is JobState.RUNNING]
-        return Places.after(self._capacity, ((run.state.spec, run.pending) for run in runs))
 
     def _ends(self, jobs: Mapping[JobId, Job], now: UnixTime) -> Mapping[JobId, UnixTime]:
         """Return the expected ends of running jobs: by progress, else by their durations."""

@@ -36,9 +36,10 @@ class Places:
         """Return what is free once the tasks that running jobs wait for are placed."""
         agents = merge_offers(capacity.free)
         for spec, tasks in pending:
-            match = match_agents(tasks, agents, _context(spec))
-            if not isinstance(match, NoMatch):
-                agents = tuple(match.leftover.get(agent.id, agent) for agent in agents)
+            for task in tasks:  # one by one: a job waits for the rest with the places that it finds
+                match = match_agents((task,), agents, _context(spec))
+                if not isinstance(match, NoMatch):
+                    agents = tuple(match.leftover.get(agent.id, agent) for agent in agents)
         return cls.of(agents, capacity.quota)
 
     def shortage(self, needs: Needs) -> str:

@@ -28,8 +28,11 @@ USERS = ("ana", "ben", "eva")
 #: Of the victim, in seconds.
 GRACE = 10.0
 #: Headers of requests to Cosmos.
-KIND = "application/vnd.dcos.package.{}-request+json;charset=utf-8;version=v1"
-INSTALL, UNINSTALL = ({"Content-Type": KIND.format(word)} for word in ("install", "uninstall"))
+KIND = "application/vnd.dcos.package.{}+json;charset=utf-8;version=v1"
+INSTALL, UNINSTALL = (
+    {"Content-Type": KIND.format(f"{word}-request"), "Accept": KIND.format(f"{word}-response")}
+    for word in ("install", "uninstall")
+)
 SEED = int(os.environ.get("QUEUE_SEED", "1"))
 
 
@@ -192,7 +195,8 @@ def test_sixty_services_without_a_queue(slots: LocalCluster, tmp_path: Path) -> 
             file = job_file(job, seconds, tmp_path / "gang.py")
             options = {**file, "service": {**file["service"], "name": job.id}}
             body = {"packageName": "tensorflow", "options": options}
-            requests.post(f"{url}/package/install", json=body, headers=INSTALL, timeout=60).raise_for_status()
+            installed = requests.post(f"{url}/package/install", json=body, headers=INSTALL, timeout=60)
+            assert installed.ok, installed.text
         waiting = []
         for job, _ in jobs[: len(jobs) - len(due)]:
             if job.id not in ended:

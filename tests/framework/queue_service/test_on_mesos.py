@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kit.commands import find_scheduler, run_command
+from kit.queue_runs import whole_agents
 from kit.waiting import wait_until
 from mesos_local.cluster import LocalCluster
 from mesos_local.master_api import read_status
@@ -52,13 +53,6 @@ class Queue:
     def service(self) -> InstalledService:
         return InstalledService(self.cluster.directory, self.name)
 
-    @property
-    def whole_agents(self) -> dict[str, Any]:
-        """Options of tasks that take the agents without GPUs."""
-        plain = [agent for agent in self.cluster.specs if "gpus" not in agent.resource_pairs()]
-        cpus = min(float(agent.resource_pairs()["cpus"]) for agent in plain)
-        return {"count": len(plain), "cpus": cpus - 0.1, "mem": 64}
-
     def submit(self, name: str, count: int, *options: object, workers: dict[str, Any] | None = None) -> Any:
         file = self.folder / f"{name}.json"
         service = {
@@ -66,7 +60,7 @@ class Queue:
             "job_url": "counter.py",
             "command": f"python counter.py {count}",
         }
-        file.write_text(json.dumps({"service": service, "worker": workers or self.whole_agents}))
+        file.write_text(json.dumps({"service": service, "worker": workers or whole_agents(self.cluster)}))
         return self.run("submit", file, "--to", self.name, "--id", name, "--detach", "--json", *options)
 
     def run(self, *arguments: object) -> Any:
