@@ -223,7 +223,7 @@ class QueueService:
             if (run := self._runs.get(name)) is not None:
                 return run
             if not job.state.has_ended or not self.store.own_values(name):
-                why = self.view.waits.get(name) or job.reason or "its turn has not come"
+                why = self.view.reason(job) or "its turn has not come"
                 raise QueueError(f"job {name} has not started: {why}", 409, "not_started")
             if name not in self._shown:
                 if len(self._shown) >= _SHOWN:

@@ -13,7 +13,7 @@ from tf_scheduler.model.ids import UnixTime
 from tf_scheduler.model.plan import DEPLOY, Phase, Plan, Step
 from tf_scheduler.model.resources import UNIT, Needs
 from tf_scheduler.queue.estimates import Estimate
-from tf_scheduler.queue.job import Job, JobId
+from tf_scheduler.queue.job import Job, JobId, JobState
 from tf_scheduler.queue.shares import QueueSpec, QueueUsage, dominant
 
 from .job_file import job_path
@@ -36,6 +36,10 @@ class QueueView:
     ends: Mapping[JobId, UnixTime] = field(default_factory=dict)
     #: Why no job is admitted; empty: nothing hinders it.
     problem: str = ""
+
+    def reason(self, job: Job) -> str:
+        """Return why a job waits, or is in its state, which may be newer than this view."""
+        return (job.state is JobState.QUEUED and self.waits.get(job.id)) or job.reason
 
     def positions(self) -> Mapping[JobId, int]:
         """Return the position of each waiting job, from 1."""
@@ -64,7 +68,8 @@ def _plan(name: str, status: Status, message: str) -> dict[str, Plan]:
 
 def job_body(service: str, job: Job, view: QueueView, position: int | None = None) -> dict[str, Any]:
     """Return the body of a job."""
-    estimate = view.estimates.get(job.id)
+    is_waiting = job.state is JobState.QUEUED  # the view may be older
+    estimate = view.estimates.get(job.id) if is_waiting else None
     return {
         "id": job.id,
         "name": f"{service}/{job.id}",
@@ -74,9 +79,9 @@ def job_body(service: str, job: Job, view: QueueView, position: int | None = Non
         "state": job.state.value,
         "since": job.since,
         "submitted": job.submitted,
-        "reason": view.waits.get(job.id) or job.reason,
+        "reason": view.reason(job),
         "verdict": job.verdict.value if job.verdict else None,
-        "position": position,
+        "position": position if is_waiting else None,
         "expected_start": estimate.at if estimate else None,
         "grounds": estimate.grounds if estimate else "",
         "started": job.started or None,
