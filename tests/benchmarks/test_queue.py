@@ -1,4 +1,4 @@
-"""Cost of a decision of a queue service with ten thousand waiting jobs.
+"""Cost of a decision, and of a submit, of a queue service with ten thousand jobs.
 
 Run with `-s` to see the numbers. Each benchmark first checks the decision. What the matcher of a scheduler costs for up
 to a hundred jobs is not included.
@@ -6,18 +6,28 @@ to a hundred jobs is not included.
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Callable
+from contextlib import closing, nullcontext
 from dataclasses import replace
+from pathlib import Path
+from statistics import median
 from typing import TypeVar
 
 import pytest
 
 from kit.cluster_model import ClusterModel, make_job, minus
+from kit.commands import request, scheduler_environment, start_scheduler
+from kit.waiting import wait_until
+from kit.zookeeper_ensemble import ZooKeeperEnsemble
+from mesos_local.host import free_ports
 from tf_scheduler.queue.admission import MAX_COMPARED, next_admission
 from tf_scheduler.queue.job import JobState
 from tf_scheduler.queue.shares import QueueSpec
+from tf_scheduler.queue_service.job_store import QueueStore
+from tf_scheduler.service.store import open_store
 
 WAITING, ROUNDS = 10_000, 9
 QUEUES = {name: QueueSpec(name, weight=weight) for name, weight in (("a", 1.0), ("b", 2.0), ("c", 1.0))}
@@ -73,3 +83,40 @@ def test_decision_with_ten_thousand_waiting_jobs(agents: int) -> None:
         f"usage and order {order_cost:.1f} ms, admission {admission_cost:.1f} ms, "
         f"expected starts {estimate_cost:.1f} ms"
     )
+
+
+@pytest.mark.usefixtures("real_zookeeper")
+@pytest.mark.parametrize("kind", ["SQLite", "ZooKeeper"])
+def test_submit_with_ten_thousand_waiting_jobs(tmp_path: Path, kind: str) -> None:
+    """Seconds of `POST /v1/jobs` until the answer, which comes after the store."""
+    file = {"service": {"strategy": "independent", "command": "train"}, "worker": {"count": 2}}
+    waiting = [make_job(f"waits-{number:05}", "default", 2, number / WAITING) for number in range(WAITING)]
+    with ZooKeeperEnsemble() if kind == "ZooKeeper" else nullcontext() as servers:
+        state = f"zk://{servers.addresses}/ml" if servers else (tmp_path / "state.db").as_uri()
+        with closing(QueueStore(open_store(state, "ml"))) as store:
+            for first in range(0, WAITING, 500):
+                store.put(waiting[first : first + 500], file=file)
+        (port,) = free_ports(1)
+        options = {
+            "service": {"name": "ml", "kind": "queue"},
+            "mesos": {"master": "127.0.0.1:1"},
+            "api": {"authentication": "none"},
+            "scheduler": {"state": state},
+        }
+        (tmp_path / "queue.json").write_text(json.dumps(options))
+        environment = scheduler_environment(port, MESOS_SANDBOX=str(tmp_path))
+        process = start_scheduler(tmp_path / "queue.json", environment, tmp_path / "log")
+        try:
+            wait_until(lambda: request(port, "/v1/jobs/waits-00000").status == 200)
+            costs = []
+            for _ in range(101):
+                start = time.perf_counter()
+                answer = request(port, "/v1/jobs", "POST", body=json.dumps(file).encode())
+                costs.append(1000 * (time.perf_counter() - start))
+                assert 201 == answer.status, answer
+        finally:
+            process.terminate()
+            process.wait()
+        with closing(QueueStore(open_store(state, "ml"))) as store:
+            assert WAITING + len(costs) == len(store.jobs)
+    print(f"\n{kind}, {WAITING:,} waiting: submit {median(costs):.1f} ms (median), {max(costs):.1f} ms (maximum)")
