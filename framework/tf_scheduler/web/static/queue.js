@@ -71,7 +71,7 @@ function renderOwner(owner, seconds) {
   return row(owner.name, OWNER_TITLES, cells);
 }
 
-const renderHour = ({ name, seconds }, all) => [bar(`last hour of ${name}`, seconds, all), ` ${(seconds / 3600).toFixed(1)}`];
+const renderHour = ({ name, seconds }, all) => [bar(`last hour of ${name}`, seconds, all), ` ${(seconds / 3600).toFixed(2)}`];
 
 function draw(queue) {
   const now = Date.now() / 1000;
