@@ -471,7 +471,7 @@ class ServiceCommand(_WithExamples):
         width = max((len(str(each.name)) for each in self.arguments), default=0)
         texts = [f"{str(each.name).upper():<{width}}  {each.help}" for each in self.arguments if each.help]
         parts = [
-            self.help,
+            inspect.cleandoc(self.help or ""),
             "\n".join(["\b", *texts]) if texts else "",
             f"Also: {', '.join(also)}." if also else "",
             f"Exit code: {exit_codes}." if exit_codes else "",
