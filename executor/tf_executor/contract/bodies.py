@@ -627,4 +627,6 @@ class QueueBody(TypedDict):
     owners: List[OwnerUsageBody]
     #: Those that have not ended: running ones, then waiting ones in their order.
     jobs: List[QueuedJobBody]
+    #: The last 20 that have ended, newest first.
+    ended: List[QueuedJobBody]
     waiting: int

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Iterator, Mapping
 from functools import partial
+from heapq import nlargest
 from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -29,6 +30,8 @@ from .views import QueueSnapshot, job_body, queue_body
 _OF_JOB = re.compile(r"/v1/jobs/(?P<job>[^/]+)(?P<rest>/(?:v1(?:/.*)?|page/.*|tensorboard/.*)?)")
 #: Paths that a queue service has as every service.
 _SHARED = ("/v1/plan", "/v1/configurations", "/v1/tf/update/preview")
+#: Ended jobs that the queue shows.
+_ENDED = 20
 #: Health of a service that does not reach Mesos: a restart by Marathon would not help.
 _WITHOUT_MESOS = 318
 
@@ -109,10 +112,12 @@ class QueueApi:
 
     async def _show(self, _request: ApiRequest) -> ApiAnswer:
         queue = self._queue
-        unfinished = [job for job in tuple(queue.store.jobs.values()) if not job.state.has_ended]
+        jobs = tuple(queue.store.jobs.values())
+        unfinished = [job for job in jobs if not job.state.has_ended]
+        last = nlargest(_ENDED, (job for job in jobs if job.state.has_ended), key=lambda job: job.since)
         body = queue_body(queue.name, unfinished, queue.options.queues, queue.view, queue.used_seconds())
         options = {"order": queue.options.order.value, "preemption": queue.options.preemption.value}
-        return View({**body, **options, "identities": self._identities()})
+        return View({**body, **options, "identities": self._identities(), "ended": [self._body(job) for job in last]})
 
     async def _list(self, _request: ApiRequest) -> ApiAnswer:
         jobs = sorted(self._queue.store.jobs.values(), key=lambda job: -job.submitted)

@@ -79,6 +79,8 @@ def test_page_shows_jobs_from_wait_to_end(submit: Any, visit: Any, tmp_path: Pat
     page.get_by_text("worker-0").first.wait_for()
     assert page.url.split("#")[0].split("?")[0].endswith("/v1/jobs/second/")
     page.go_back()
+    page.locator("[data-key='Ended jobs'] [data-key=first]").get_by_text("cancelled by operator").wait_for()
     for job in ("second", "third", "fourth"):
         run("cancel", f"{NAME}/{job}", "--yes")
     page.get_by_text("No job waits or runs.").wait_for()
+    page.screenshot(path=os.environ.get("SHOTS", str(tmp_path)) + "/ended.png", full_page=True)

@@ -3,7 +3,7 @@
 import { askToken } from "./dialogs.js";
 import { byId, el, hint, show } from "./dom.js";
 import { RefusedError, describeError, get, pageWithToken, sleep } from "./net.js";
-import { formatDuration, pluralize, toneOf } from "./words.js";
+import { formatDuration, formatTime, pluralize, toneOf } from "./words.js";
 
 const INTERVAL = 2000; // ms
 
@@ -28,9 +28,8 @@ const JOB_TITLES = ["job", "state", "queue", "owner", "priority", "cpus", "start
 
 function renderJob(job, now) {
   const hasScheduler = job.state !== "queued";
-  const link = hasScheduler ? el("a", { href: pageWithToken(`.${job.url}/`) }, job.id) : job.id;
   return row(job.id, JOB_TITLES, [
-    link,
+    renderName(job, hasScheduler),
     el("span", { class: `status ${toneOf(job.state)}` }, job.position ? `${job.position}. QUEUED` : job.state.toUpperCase()),
     job.queue,
     job.owner,
@@ -55,6 +54,16 @@ function describeStart(job, now) {
   if (job.expected_start === null) return `unknown: ${job.grounds}`;
   return `in ${formatDuration(Math.max(0, job.expected_start - now))}: ${job.grounds}`;
 }
+
+const ENDED_TITLES = ["ended job", "result", "queue", "owner", "ended", "ran for", "why"];
+
+function renderEnded(job) {
+  const ran = job.started ? formatDuration(job.since - job.started) : "";
+  const state = el("span", { class: `status ${toneOf(job.verdict)}` }, job.verdict.toUpperCase());
+  return row(job.id, ENDED_TITLES, [renderName(job, job.started), state, job.queue, job.owner, formatTime(job.since), ran, job.reason]);
+}
+
+const renderName = (job, hasPage) => (hasPage ? el("a", { href: pageWithToken(`.${job.url}/`) }, job.id) : job.id);
 
 const QUEUE_TITLES = ["queue", "weight", "share", "running", "waiting", "CPU-hours in the last hour"];
 
@@ -87,6 +96,8 @@ function draw(queue) {
     queue.jobs.length ? table("Jobs", JOB_TITLES, queue.jobs.map((job) => renderJob(job, now))) : hint("No job waits or runs."),
     hidden ? hint(`${pluralize(hidden, "more job")} wait.`) : "",
   );
+  byId("ended").hidden = !queue.ended.length;
+  show(byId("ended"), table("Ended jobs", ENDED_TITLES, queue.ended.map(renderEnded)));
   show(byId("queues"), table("Queues", QUEUE_TITLES, queue.queues.map((each) => renderQueue(each, seconds))));
   show(byId("owners"), table("Owners", OWNER_TITLES, queue.owners.map((each) => renderOwner(each, seconds))));
 }
