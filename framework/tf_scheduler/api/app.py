@@ -84,7 +84,7 @@ def app_of(
     about = endpoint.Endpoint("GET", "/v1/openapi.json", "OpenAPI document.", {200: dict[str, Any]}, handler=openapi)
     views = _ViewCache(backend.snapshot)
     app = Starlette(
-        routes=[*(_route(row, backend, views) for row in (*table, about)), *routes, *pages],
+        routes=[*(_route(row, backend, views) for row in (about, *table)), *routes, *pages],
         exception_handlers={HTTPException: _http_error, Exception: _server_error},
     )
     # A redirect would not contain the prefix of a proxy.

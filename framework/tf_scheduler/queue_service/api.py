@@ -130,7 +130,7 @@ class QueueApi:
 
     async def _submit(self, request: ApiRequest) -> ApiAnswer:
         is_operator = request.principal.is_operator
-        submit = partial(self._queue.submit, request.body, _user(request), is_operator=is_operator)
+        submit = partial(self._queue.submit, _body(request), _user(request), is_operator=is_operator)
         job, is_new = await asyncio.to_thread(submit)
         return View(self._body(job), 201 if is_new else 200)
 
@@ -140,10 +140,10 @@ class QueueApi:
 
     async def _update(self, request: ApiRequest) -> ApiAnswer:
         job = self._own(request)
-        return View(self._body(await asyncio.to_thread(self._queue.update, job.id, request.body, job.owner)))
+        return View(self._body(await asyncio.to_thread(self._queue.update, job.id, _body(request), job.owner)))
 
     async def _move(self, request: ApiRequest) -> ApiAnswer:
-        job, body = self._own(request), request.body
+        job, body = self._own(request), _body(request)
         if unknown := body.keys() - {"queue", "priority"}:
             raise BadRequestError(f"unknown member {sorted(unknown)[0]}: expected queue, priority")
         queue, priority = body.get("queue"), body.get("priority")
@@ -204,3 +204,9 @@ class QueueApi:
 def _user(request: ApiRequest) -> str:
     """Return who sends a request: a user, or the operator, whatever name a login has."""
     return OPERATOR if request.principal.is_operator else request.principal.name
+
+
+def _body(request: ApiRequest) -> Mapping[str, Any]:
+    if not isinstance(request.body, dict):
+        raise BadRequestError("invalid body: expected a JSON object")
+    return request.body

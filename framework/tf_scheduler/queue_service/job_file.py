@@ -135,7 +135,7 @@ def _resolved(settings: ServiceSettings, document: Document, whole: Document) ->
     try:
         options = resolve(whole, package_defaults(whole, _environment(settings)), CLUSTER_RULES)
     except OptionsError as error:
-        raise OptionsError([*problems, *error.problems]) from error
+        raise OptionsError([*dict.fromkeys((*problems, *error.problems))]) from error
     if problems:
         raise OptionsError(problems)
     return options

@@ -120,6 +120,18 @@ def test_owner_is_who_submits(service: Service, who: str, owner: str, expected: 
     assert int(answer.ok) == len(after) - len(before), "a refused job is not stored"
 
 
+@pytest.mark.parametrize("body", [[], 5, "text", {"worker": {"count": -1}}, {"job": 5}])
+@pytest.mark.parametrize("path", ["jobs", "jobs/two/options", "jobs/two/move"])
+def test_invalid_body_is_refused(service: Service, path: str, body: Any) -> None:
+    service.ask("ANA", "POST", "jobs", {"service": JOB["service"], "job": {"id": "two"}})
+    refused = service.ask("ANA", "POST", path, body)
+
+    assert (400, "bad_request") == (refused.status_code, refused.json()["error"]["code"])
+    lines = refused.json()["error"]["message"].split("\n")
+    assert len(lines) == len(set(lines)), "each problem is named once"
+    assert "/v1/jobs/{job}/move" in service.ask("BEN", "GET", "openapi.json").json()["paths"]
+
+
 def test_secrets_of_others_are_refused(service: Service) -> None:
     refused = service.ask("BEN", "POST", "jobs", JOB)
 
