@@ -133,7 +133,7 @@ class MortalQueue:
         assert self.process is not None
         self.process.terminate()
         self.process.wait()
-        self._uninstalls = True
+        self.process, self._uninstalls = None, True
         self.until(lambda: request(self.port, "/v1/plans/deploy").status == 200)
         frameworks = read_status(self.cluster.master.address).frameworks
         assert not [each.name for each in frameworks if each.name.startswith(self.name)]
