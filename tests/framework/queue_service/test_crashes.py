@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -211,17 +211,21 @@ def test_jobs_survive_kills_with_zookeeper(real_zookeeper: None, local_cluster: 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
+@pytest.mark.usefixtures("real_zookeeper")
+@pytest.mark.parametrize("kind", ["SQLite", "ZooKeeper"])
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_jobs_survive_a_kill_at_each_write(local_cluster: LocalCluster, tmp_path: Path, moment: str) -> None:
+def test_jobs_survive_a_kill_at_each_write(local_cluster: LocalCluster, tmp_path: Path, moment: str, kind: str) -> None:
     number, deaths = 0, 1
-    while deaths:
-        number += 1
-        folder = tmp_path / f"write-{number}"
-        folder.mkdir()
-        with mortal(local_cluster, folder, (folder / "state.db").as_uri(), [number], moment) as queue:
-            preempt_resume_and_end(queue)
-            deaths = queue.deaths
-    print(f"killed {moment} each of {number - 1} writes")
+    with ZooKeeperEnsemble() if kind == "ZooKeeper" else nullcontext() as servers:
+        while deaths:
+            number += 1
+            folder = tmp_path / f"write-{number}"
+            folder.mkdir()
+            state = f"zk://{servers.addresses}/queues?session_timeout=3" if servers else f"file://{folder}/state.db"
+            with mortal(local_cluster, folder, state, [number], moment) as queue:
+                preempt_resume_and_end(queue)
+                deaths = queue.deaths
+    print(f"{kind}: killed {moment} each of {number - 1} writes")
     assert number > 20
 
 
