@@ -6,6 +6,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Sequence
 
@@ -498,6 +499,11 @@ def _preview_cancel(service: ServiceClient) -> Renderable:
         if service.run is None:
             raise
         return ()  # the run is ending
+    except RefusedError as error:
+        if error.http_status != HTTPStatus.NOT_FOUND:
+            raise
+        queue = service.get(api_path("queue"))
+        return (f"{queue['name']} is a queue; stops {', '.join(job['id'] for job in queue['jobs']) or 'nothing'}",)
     if overview["verdict"]:
         raise NothingToDoError(_already_ended(overview))
     live = ", ".join(task["name"] for task in overview["tasks"] if task.get("live"))

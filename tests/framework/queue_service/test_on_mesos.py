@@ -138,6 +138,7 @@ def test_job_is_submitted_once_moved_and_cancelled(queue: Queue) -> None:
     assert (4, True) == (result.returncode, "cancelled by operator" in result.stdout)
     assert "running" == queue.jobs()["second"]["state"]
     assert f"{queue.name}/second" in queue.run("list")
+    assert f"/{queue.name} is uninstalled" in queue.run("cancel", queue.name, "--yes")
 
 
 def test_bad_job_files_are_refused_with_all_problems(queue: Queue) -> None:
