@@ -175,7 +175,7 @@ def preempt_resume_and_end(queue: MortalQueue) -> None:
     queue.until_order("low", "next", "last")
     queue.until(lambda: request(queue.port, "/v1/jobs/urgent/cancel", "POST").status == 202)
     queue.until_state("low", "running")
-    assert "cancelled" == queue.jobs()["urgent"]["state"]
+    queue.until_state("urgent", "cancelled")
     for name in ("low", "next", "last"):
         queue.until_state(name, "running")
         (queue.folder / f"end-{name}").touch()
