@@ -108,15 +108,17 @@ def test_submit_with_ten_thousand_waiting_jobs(tmp_path: Path, kind: str) -> Non
         process = start_scheduler(tmp_path / "queue.json", environment, tmp_path / "log")
         try:
             wait_until(lambda: request(port, "/v1/jobs/waits-00000").status == 200)
-            costs = []
+            costs, names = [], set()
             for _ in range(101):
                 start = time.perf_counter()
                 answer = request(port, "/v1/jobs", "POST", body=json.dumps(file).encode())
                 costs.append(1000 * (time.perf_counter() - start))
                 assert 201 == answer.status, answer
+                names.add(answer.json["id"])
         finally:
-            process.terminate()
+            process.kill()  # without an end: what it has answered is stored already
             process.wait()
         with closing(QueueStore(open_store(state, "ml"))) as store:
-            assert WAITING + len(costs) == len(store.jobs)
+            assert {job.id for job in waiting} | names == store.jobs.keys()
+            assert [file] * len(costs) == [store.file(name) for name in names]
     print(f"\n{kind}, {WAITING:,} waiting: submit {median(costs):.1f} ms (median), {max(costs):.1f} ms (maximum)")
