@@ -225,7 +225,8 @@ class QueueService:
             if (run := self._runs.get(name)) is not None:
                 return run
             if not job.state.has_ended or not self.store.own_values(name):
-                why = self.view.reason(job) or "its turn has not come"
+                turn = "its scheduler restarts" if job.state.has_scheduler else "its turn has not come"
+                why = self.view.reason(job) or turn
                 raise QueueError(f"job {name} has not started: {why}", 409, "not_started")
             if name not in self._shown:
                 if len(self._shown) >= _SHOWN:
